@@ -1,0 +1,126 @@
+"""MkDocs hooks: the gallery is drawn, and the tables of the reference are made, when the site is built."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from ioweave.hierarchy.machines import load_machine, machine_names
+from ioweave.hierarchy.quantities import format_bytes
+
+CATALOGUE = resources.files("ioweave.diagrams") / "catalogue"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add a figure for every algorithm of the catalogue."""
+    if find_spec("ioweave.cli") is None:
+        return files
+    with tempfile.TemporaryDirectory() as folder:
+        for name in _algorithms():
+            path = Path(folder) / f"{name}.svg"
+            subprocess.run([sys.executable, "-m", "ioweave", "draw", name, "--pair", "-o", str(path)], check=True)
+            files.append(File.generated(config, f"gallery/{name}.svg", content=path.read_bytes()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Put what the package says of itself in place of the markers."""
+    makers = {
+        "<!-- gallery -->": _gallery,
+        "<!-- report keys -->": _report_keys,
+        "<!-- machines -->": _machines,
+    }
+    for marker, make in makers.items():
+        if marker in markdown:
+            markdown = markdown.replace(marker, make())
+    # MathML needs no script and no network
+    return re.sub(r"\$\$(.+?)\$\$", lambda m: convert(m[1].strip(), display="block"), markdown, flags=re.DOTALL)
+
+
+def _algorithms() -> list[str]:
+    if not CATALOGUE.is_dir():
+        return []
+    return sorted(f.name.removesuffix(".weave") for f in CATALOGUE.iterdir() if f.name.endswith(".weave"))
+
+
+def _gallery() -> str:
+    if find_spec("ioweave.cli") is None:
+        return ""
+    parts = []
+    for name in _algorithms():
+        source = (CATALOGUE / f"{name}.weave").read_text("utf-8").strip()
+        title = name.replace("_", " ")
+        parts.append(
+            f"## {title.capitalize()}\n\n![{title}, before and after](gallery/{name}.svg)\n\n```python\n{source}\n```\n"
+        )
+    return "\n".join(parts)
+
+
+def _report_keys() -> str:
+    schema = json.loads((resources.files("ioweave.hierarchy") / "report.schema.json").read_text("utf-8"))
+    parts = ["## The report", _keys({"properties": schema["properties"], "required": schema["required"]})]
+    for name, definition in schema["$defs"].items():
+        parts += [f"## {name}", _keys(definition)]
+    return "\n\n".join(parts)
+
+
+def _keys(node: dict[str, Any]) -> str:
+    about = node.get("description", "")
+    lead = f"{about[0].upper()}{about[1:]}.\n\n" if about else ""
+    if "properties" not in node:
+        inner = node.get("additionalProperties", {})
+        return f"{lead}{_keys(inner)}" if "properties" in inner else lead
+    rows = ["| key | type | |", "|---|---|---|"]
+    for key, value in node["properties"].items():
+        needed = "always" if key in node.get("required", ()) else ""
+        rows.append(f"| `{key}` | {_type(value)} | {html.escape(value.get('description', '')) or needed} |")
+        item = value.get("items", value)
+        if "properties" in item:
+            for inner, told in item["properties"].items():
+                rows.append(f"| `{key}.{inner}` | {_type(told)} | {html.escape(told.get('description', ''))} |")
+    return lead + "\n".join(rows)
+
+
+def _type(value: dict[str, Any]) -> str:
+    if "$ref" in value:
+        name = value["$ref"].rsplit("/", 1)[1]
+        return f"[{name}](#{name})"
+    if "enum" in value:
+        return ", ".join(f"`{v}`" for v in value["enum"])
+    if "anyOf" in value:
+        return " or ".join(_type(v) for v in value["anyOf"])
+    kind = str(value.get("type", "any"))
+    if kind == "array" and "items" in value:
+        return f"list of {_type(value['items'])}"
+    if kind == "object" and isinstance(value.get("additionalProperties"), dict):
+        return f"name to {_type(value['additionalProperties'])}"
+    return kind
+
+
+def _machines() -> str:
+    parts = []
+    for name in machine_names():
+        machine = load_machine(name)
+        parts.append(f"## {name}\n\n{machine.title}.\n")
+        parts.append("| level | capacity of one | instances | to the level above |\n|---|---|---|---|")
+        for level in machine.levels:
+            capacity = format_bytes(level.capacity.value) if level.capacity else "no limit"
+            parts.append(f"| `{level.name}` | {capacity} | {level.instances} | {level.bandwidth or ''} |")
+        parts.append("\n| arithmetic | peak by dtype |\n|---|---|")
+        for work, rates in machine.peaks:
+            parts.append(f"| {work} | {', '.join(f'{dtype} {rate}' for dtype, rate in rates)} |")
+        parts.append("")
+    return "\n".join(parts)

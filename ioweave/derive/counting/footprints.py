@@ -1,0 +1,203 @@
+"""Sums of footprints over instances and trips: what loads cost, and how often boxes run.
+
+An axis on its own is summed in closed form (a whole, unshifted axis in tiles adds up to its
+size; an axis that an array lacks multiplies by the number of its tiles). Axes that a window, a
+union of reads or a mask ties together are summed over the grid of their tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ioweave.derive.counting.entries import Entries
+from ioweave.derive.counting.lengths import Bounds, interval, length, union_of_boxes, without_gaps
+from ioweave.derive.counting.tiles import Tiles
+from ioweave.derive.program.spans import Span
+from ioweave.diagrams.errors import Refused
+
+GRID = 1 << 24
+
+Piece = tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which pieces survive in which entries; ``flags`` has one array of bools per piece."""
+
+    entries: Entries
+    flags: tuple[Any, ...]
+
+
+def total(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: Mask | None = None) -> int:
+    """The sum, over instances and trips of the entered loops, of the size of the pieces' union.
+
+    ``entered`` are the loops run at this depth. Raises Refused where the grid is too large to sum.
+    """
+    if mask is not None and all(bool(np.all(f)) for f in mask.flags):
+        mask = None
+    used = {a for piece in pieces for span in piece for a, _ in span.axes}
+    masked = set(mask.entries.axes) if mask is not None else set[str]()
+    result = 1
+    for axis in {*tiles.group, *entered} - used - masked:
+        result *= tiles.number(axis, axis in entered)
+    loose, tied = _components(pieces, masked)
+    for span in loose:
+        result *= _loose(span, entered, tiles)
+    if tied or mask is not None:
+        result *= _tied([tuple(p[k] for k in tied) for p in pieces], entered, tiles, mask)
+    return result
+
+
+def _components(pieces: Sequence[Piece], masked: set[str]) -> tuple[list[Span], list[int]]:
+    """Positions that stand alone (their span), and positions to be summed together."""
+    rank = len(pieces[0])
+    tied: set[int] = set()
+    for k in range(rank):
+        mine = {a for p in pieces for a, _ in p[k].axes}
+        others = {a for p in pieces for j in range(rank) if j != k for a, _ in p[j].axes}
+        if mine & others or mine & masked or any(p[k] != pieces[0][k] for p in pieces):
+            tied.add(k)
+    return [pieces[0][k] for k in range(rank) if k not in tied], sorted(tied)
+
+
+def _loose(span: Span, entered: frozenset[str], tiles: Tiles) -> int:
+    if span.bare is not None and span.size == tiles.sizes[span.bare]:
+        return span.size
+    return _tied([(span,)], entered, tiles, None)
+
+
+def _tied(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: Mask | None) -> int:
+    """The sum over the grid of tiles of every axis of these pieces (and of the mask)."""
+    axes = sorted({a for piece in pieces for span in piece for a, _ in span.axes})
+    bounds: dict[str, tuple[Any, Any]] = {}
+    weight: Any = np.ones((), dtype=object)
+    free = [a for a in axes if mask is None or a not in mask.entries.axes]
+    grid = [a for a in free if tiles.tiled(a, a in entered)]
+    rank = len(grid) + 1
+    cells = 1
+    for k, a in enumerate(grid):
+        t = tiles.intervals(a, a in entered)
+        shape = [1] * rank
+        shape[k + 1] = len(t.lo)
+        cells *= len(t.lo)
+        bounds[a] = (t.lo.reshape(shape), t.hi.reshape(shape))
+        weight = weight * t.weight.astype(object).reshape(shape) if t.count != len(t.lo) else weight
+    for a in free:
+        bounds.setdefault(a, (0, tiles.sizes[a]))
+    alive: list[Any] | None = None
+    if mask is not None:
+        cells *= mask.entries.length
+        alive, row_bounds, row_weight = _rows(pieces, entered, mask, rank)
+        bounds.update(row_bounds)
+        weight = weight * row_weight
+    if cells > GRID:
+        raise Refused(f"the tiles of {', '.join(axes)} are tied together and there are {cells:,} of them, too many to sum")
+    return _weighted(_union(pieces, bounds, alive), weight)
+
+
+def _rows(
+    pieces: Sequence[Piece], entered: frozenset[str], mask: Mask, rank: int
+) -> tuple[list[Any], dict[str, tuple[Any, Any]], Any]:
+    """The entries at this depth: which pieces survive in each, their intervals and weights."""
+    entries = mask.entries
+    inside = set(entered)
+    for a in entries.axes:  # held further out: what is loaded is made of the steps that survive
+        if a not in inside and a in entries.tiles.stream:
+            spans = [s for p in pieces for s in p if any(x == a for x, _ in s.axes)]
+            if spans and all(s.bare == a for s in spans):
+                inside.add(a)
+            elif spans:
+                raise Refused(f"an array that is read through windows of {a} cannot be held outside the masked loop over {a}")
+    if not entries.exact_at(inside):
+        raise Refused("masked tiles of this shape are not counted by intervals; use larger tiles or smaller sizes")
+    shape = (-1, *([1] * (rank - 1)))
+    alive = []
+    first: Any = None
+    for flag in mask.flags:
+        found, first = entries.any_at(flag, inside)
+        alive.append(found.reshape(shape))
+    at = entries.bounds(inside)
+    bounds: dict[str, tuple[Any, Any]] = {}
+    for a in entries.axes:
+        lo, hi = (np.broadcast_to(x, (entries.length,))[first].reshape(shape) for x in at[a])
+        bounds[a] = (lo, hi)
+    weight: Any = np.ones((), dtype=object)
+    if entries.runs is not None and (entries.runs in inside or entries.runs in entries.tiles.group):
+        weight = entries.weight[first].astype(object).reshape(shape)
+    return alive, bounds, weight
+
+
+def _weighted(values: Any, weight: Any) -> int:
+    if isinstance(weight, np.ndarray) and weight.ndim == 0 and weight == 1:
+        return int(np.sum(values, dtype=object) if np.size(values) < 64 else np.sum(values, dtype=np.int64))
+    return int(np.sum(np.asarray(values).astype(object) * weight))
+
+
+def _union(pieces: Sequence[Piece], bounds: Bounds, alive: list[Any] | None) -> Any:
+    if not pieces[0]:
+        hit: Any = 1
+        if alive is not None:
+            hit = np.logical_or.reduce(alive).astype(np.int64)
+        return hit
+    entangled = any(_shares(p) for p in pieces)
+    if not entangled and len(pieces) == 1:
+        volume: Any = 1
+        for span in pieces[0]:
+            volume = volume * length(span, bounds)
+        return volume * alive[0] if alive is not None else volume
+    if not entangled and len(pieces) <= 8 and all(without_gaps(s, bounds) for p in pieces for s in p):
+        boxes = [[interval(s, bounds) for s in p] for p in pieces]
+        return union_of_boxes(boxes, alive)
+    return _element_sets(pieces, bounds, alive)
+
+
+def _shares(piece: Piece) -> bool:
+    seen: set[str] = set()
+    for span in piece:
+        axes = {a for a, _ in span.axes}
+        if axes & seen:
+            return True
+        seen |= axes
+    return False
+
+
+def _element_sets(pieces: Sequence[Piece], bounds: Bounds, alive: list[Any] | None) -> Any:
+    """The union of exact sets of elements, tile by tile: diagonals, gaps, and unions of those."""
+    axes = sorted({a for p in pieces for s in p for a, _ in s.axes})
+    arrays = [x for a in axes for x in bounds[a]] + (alive or [])
+    shape = np.broadcast_shapes(*(np.shape(x) for x in arrays))
+    out = np.zeros(shape, dtype=np.int64)
+    work = 0
+    for at in np.ndindex(*shape):
+        here = {a: tuple(int(np.broadcast_to(x, shape)[at]) for x in bounds[a]) for a in axes}
+        found: set[tuple[int, ...]] | Any = np.zeros((0, len(pieces[0])), dtype=np.int64)
+        for k, piece in enumerate(pieces):
+            if alive is None or bool(np.broadcast_to(alive[k], shape)[at]):
+                points = _points(piece, here)
+                work += len(points)
+                if work > GRID:
+                    raise Refused("a diagonal or strided read is counted element by element, and there are too many elements")
+                found = np.concatenate([found, points])
+        out[at] = len(np.unique(found, axis=0))
+    return out
+
+
+def _points(piece: Piece, bounds: Bounds) -> Any:
+    axes = sorted({a for s in piece for a, _ in s.axes})
+    ranges = [np.arange(*bounds[a]) for a in axes]
+    windows = [np.arange(s.low, s.high + 1) for s in piece]
+    grids = np.meshgrid(*ranges, *windows, indexing="ij") if ranges or windows else []
+    index = dict(zip(axes, grids, strict=False))
+    columns = []
+    for k, s in enumerate(piece):
+        value = grids[len(axes) + k]
+        for a, c in s.axes:
+            value = value + c * index[a]
+        columns.append(value.ravel())
+    points = np.stack(columns, axis=1)
+    limit = np.array([s.size for s in piece])
+    return points[((points >= 0) & (points < limit)).all(axis=1)]

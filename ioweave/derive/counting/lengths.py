@@ -1,0 +1,99 @@
+"""How many elements a span covers, for one tile or for a vector of tiles at once.
+
+A footprint is a set of elements (counting.md 19): an index form with gaps counts what it
+touches, and what lies outside the array is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ioweave.derive.program.spans import Span
+
+Bounds = Mapping[str, tuple[Any, Any]]  # axis -> (lo, hi), half open; ints or arrays that broadcast
+
+
+def interval(span: Span, bounds: Bounds) -> tuple[Any, Any]:
+    """The hull of a span over bounds, cut to the array: half open."""
+    low: Any = span.low
+    high: Any = span.high
+    for axis, c in span.axes:
+        lo, hi = bounds[axis]
+        low = low + (c * lo if c > 0 else c * (hi - 1))
+        high = high + (c * (hi - 1) if c > 0 else c * lo)
+    low = np.maximum(low, 0)
+    return low, np.maximum(np.minimum(high + 1, span.size), low)
+
+
+def without_gaps(span: Span, bounds: Bounds) -> bool:
+    """Whether the span is an interval at every tile of the bounds."""
+    reach: Any = span.high - span.low + 1
+    for axis, c in sorted(span.axes, key=lambda t: abs(t[1])):
+        lo, hi = bounds[axis]
+        n = hi - lo
+        if np.any((abs(c) > reach) & (n > 1)):
+            return False
+        reach = reach + abs(c) * (n - 1)
+    return True
+
+
+def length(span: Span, bounds: Bounds) -> Any:
+    """The number of elements of a span over bounds."""
+    if without_gaps(span, bounds):
+        lo, hi = interval(span, bounds)
+        return hi - lo
+    if len(span.axes) == 1 and span.low == span.high:
+        ((axis, c),) = span.axes
+        lo, hi = bounds[axis]
+        if c < 0:  # reflect, so that the values ascend
+            lo, hi, c, low = 1 - hi, 1 - lo, -c, span.low
+        else:
+            low = span.low
+        first = np.maximum(lo, -(low // c))
+        last = np.minimum(hi, -(-(span.size - low) // c))
+        return np.maximum(last - first, 0)
+    shape = np.broadcast_shapes(*(np.shape(x) for a, _ in span.axes for x in bounds[a]))
+    out = np.empty(shape, dtype=np.int64)
+    for at in np.ndindex(*shape):
+        here = {a: (_pick(bounds[a][0], at, shape), _pick(bounds[a][1], at, shape)) for a, _ in span.axes}
+        out[at] = len(_values(span, here))
+    return out if shape else int(out)
+
+
+def _pick(x: Any, at: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    return int(np.broadcast_to(x, shape)[at])
+
+
+def _values(span: Span, bounds: Mapping[str, tuple[int, int]]) -> np.ndarray[Any, Any]:
+    values = np.arange(span.low, span.high + 1)
+    for axis, c in span.axes:
+        lo, hi = bounds[axis]
+        values = np.unique((values[:, None] + c * np.arange(lo, hi)[None, :]).ravel())
+    return values[(values >= 0) & (values < span.size)]
+
+
+def union_of_boxes(pieces: list[list[tuple[Any, Any]]], alive: list[Any] | None = None) -> Any:
+    """The number of elements in a union of boxes, each a list of half-open intervals, by inclusion-exclusion.
+
+    ``alive`` leaves pieces out where it is False. Intervals may be arrays that broadcast.
+    """
+    total: Any = 0
+    n = len(pieces)
+    for chosen in range(1, 1 << n):
+        members = [k for k in range(n) if chosen >> k & 1]
+        volume: Any = 1
+        for d in range(len(pieces[0])):
+            lo: Any = pieces[members[0]][d][0]
+            hi: Any = pieces[members[0]][d][1]
+            for k in members[1:]:
+                lo = np.maximum(lo, pieces[k][d][0])
+                hi = np.minimum(hi, pieces[k][d][1])
+            volume = volume * np.maximum(hi - lo, 0)
+        if alive is not None:
+            for k in members:
+                volume = volume * alive[k]
+        total = total + (volume if len(members) % 2 else -volume)
+    return total

@@ -1,0 +1,253 @@
+"""Which reads survive in which tiles (counting.md 25, 26).
+
+Values that predicates of indices fix (-inf, 0, identities) are followed forwards through the
+boxes of a region, then what is wanted is followed backwards, both for all tiles at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ioweave.derive.counting.entries import Entries
+from ioweave.derive.counting.lengths import Bounds, interval
+from ioweave.derive.counting.predicates import FALSE, MIXED, TRUE, decide
+from ioweave.derive.program.program import Program
+from ioweave.derive.program.setting import Setting
+from ioweave.derive.program.slots import Slot
+from ioweave.derive.program.spans import bare
+from ioweave.diagrams.arithmetic import FUNCTIONS
+from ioweave.diagrams.boxes import OLD, RUNNING, Box, source
+from ioweave.diagrams.expressions import (
+    Apply,
+    Constant,
+    Expr,
+    Index,
+    Number,
+    Read,
+    Size,
+    free_axes,
+    is_predicate_of_indices,
+    walk,
+)
+from ioweave.diagrams.operators import PREDICATES, REDUCTIONS
+
+UNKNOWN = np.nan
+
+
+def predicates(box: Box) -> tuple[Expr, ...]:
+    """The predicates of indices in a box that depend on an axis: conditions of `where`, factors 0 or 1."""
+    found: dict[Expr, None] = {}
+    for node in walk(box.body):
+        if isinstance(node, Apply) and node.op in PREDICATES and is_predicate_of_indices(node) and free_axes(node):
+            found.setdefault(node)
+    return tuple(found)
+
+
+def mask_axes(program: Program) -> frozenset[str]:
+    """The tiled axes that predicates of the region's boxes bear on, directly or through spans."""
+    tiled = {*program.grouped, *program.loops}
+    axes: set[str] = set()
+    spans = {c.box.name: c.spans for c, _ in program.columns() if c.box is not None}
+    for b in program.boxes:
+        if b.name not in spans:
+            continue
+        of_axis = dict(zip(b.axes, spans[b.name], strict=True))
+        for p in predicates(b):
+            for a in free_axes(p):
+                axes |= {x for x, _ in of_axis[a].axes} if a in of_axis else {a}
+    return frozenset(axes & tiled)
+
+
+@dataclass(frozen=True)
+class Survival:
+    """For every entry (a tile of the mask axes): which reads survive and which boxes run.
+
+    ``reads`` is keyed by (box, read); ``runs`` by box: whether a map is computed, or a
+    reduction receives terms; ``moves`` by running box: whether its state is rescaled.
+    ``definite`` tells the entries in which no predicate is mixed.
+    """
+
+    entries: Entries
+    reads: Mapping[tuple[str, Read], Any]
+    runs: Mapping[str, Any]
+    moves: Mapping[str, Any]
+    definite: Any
+
+
+def survival(program: Program, entries: Entries, setting: Setting) -> Survival:
+    """Follow fixed values forwards and wants backwards over all entries."""
+    with np.errstate(all="ignore"):
+        return _Tracer(program, entries, setting).trace()
+
+
+class _Tracer:
+    """Carries the tables of one trace; used once."""
+
+    def __init__(self, program: Program, entries: Entries, setting: Setting) -> None:
+        self.program, self.entries, self.setting = program, entries, setting
+        self.made = {b.name: b for b in program.boxes}
+        self.slots: dict[str, tuple[Slot, ...]] = dict(program.slots)
+        self.known: dict[str, Any] = {}
+        self.term: dict[str, Any] = {}
+        self.finished: dict[str, Any] = {}
+        self.states: dict[tuple[str, Expr], Any] = {}
+        self.spans = {c.box.name: c.spans for c, _ in program.columns() if c.box is not None}
+        self.none = np.zeros(entries.length, dtype=bool)
+        self.all = np.ones(entries.length, dtype=bool)
+
+    def bounds(self, b: Box) -> Bounds:
+        """The interval of every axis of a box, per entry, as deep as its loops go."""
+        slot = self.slots[b.name][0]
+        entered = {a for a, t in zip(self.program.loops, slot, strict=True) if t is not None and t % 2 == 0}
+        inner = self.entries.bounds(entered)
+        out: dict[str, tuple[Any, Any]] = {}
+        for a, span in zip(b.axes, self.spans[b.name], strict=True):
+            out[a] = interval(span, inner)
+        for a in b.over:
+            out[a] = interval(bare(a, self.setting.sizes[a]), inner)
+        return out
+
+    def decision(self, b: Box, e: Expr) -> Any:
+        key = (b.name, e)
+        if key not in self.states:
+            self.states[key] = decide(e, self.bounds(b), self.setting.constants | dict(self.setting.sizes), self.setting.sizes)
+        return self.states[key]
+
+    # -- forwards: values that are known whatever the arrays hold
+
+    def value(self, b: Box, e: Expr) -> Any:
+        """The known value per entry, nan where it depends on data."""
+        match e:
+            case Number(value=v):
+                return float(v)
+            case Constant(name=n) | Size(axis=n):
+                return float(self.setting.constants.get(n, self.setting.sizes.get(n, 0)))
+            case Index():
+                return UNKNOWN
+            case Read(array=array):
+                return self.read_value(array)
+            case Apply(op=op) if op in PREDICATES and is_predicate_of_indices(e):
+                state = self.decision(b, e)
+                return np.where(state == TRUE, 1.0, np.where(state == FALSE, 0.0, UNKNOWN))
+            case Apply(op="where", args=(c, x, y)):
+                vc, vx, vy = self.value(b, c), self.value(b, x), self.value(b, y)
+                either = np.where(vx == vy, vx, UNKNOWN)
+                return np.where(np.isnan(vc), either, np.where(vc != 0, vx, vy))
+            case Apply(op=op, args=args):
+                return _apply(op, [self.value(b, a) for a in args])
+        return UNKNOWN
+
+    def read_value(self, array: str) -> Any:
+        name = source(array)
+        if name not in self.made:
+            return UNKNOWN
+        if array.endswith((OLD, RUNNING)):
+            return UNKNOWN
+        return self.finished[name]
+
+    def forwards(self) -> None:
+        with np.errstate(all="ignore"):
+            for b in self.program.boxes:
+                v = np.broadcast_to(self.value(b, b.body), (self.entries.length,))
+                self.term[b.name] = v
+                if b.reduction is None:
+                    self.finished[b.name] = v
+                    continue
+                identity = REDUCTIONS[b.reduction].identity
+                idle = v == identity
+                loops = [a for a in b.over if a in self.program.loops]
+                if loops:
+                    idle = ~self.entries.any_over(~idle, loops)
+                self.finished[b.name] = np.where(idle, identity, UNKNOWN)
+
+    # -- backwards: what is wanted where
+
+    def trace(self) -> Survival:
+        self.forwards()
+        want = {b.name: self.none.copy() for b in self.program.boxes}
+        alive: dict[tuple[str, Read], Any] = {}
+        runs: dict[str, Any] = {}
+        moves: dict[str, Any] = {}
+        for s in self.program.stores:
+            name = self.program.variable(s.variable).array
+            want[name] |= self.all
+        boxes = self.program.boxes
+        for b in reversed(boxes):
+            wanted = want[b.name]
+            if b.reduction is None:
+                run = wanted & np.isnan(self.finished[b.name])
+            else:
+                run = wanted & ~(self.term[b.name] == REDUCTIONS[b.reduction].identity)
+            moves[b.name] = self.none
+            if b.rescale is not None:
+                factor = self.made[b.rescale]
+                moved = run.copy()
+                for r in factor.reads():
+                    ref = self.made[source(r.array)]
+                    moved |= wanted & ~(self.term[ref.name] == REDUCTIONS[ref.reduction or "sum"].identity)
+                moves[b.name] = moved
+                want[b.rescale] |= moved
+            runs[b.name] = run
+            self.visit(b, b.body, run, want, alive)
+        definite = self.all
+        for state in self.states.values():
+            definite = definite & (state != MIXED)
+        return Survival(self.entries, alive, runs, moves, definite)
+
+    def visit(self, b: Box, e: Expr, where: Any, want: dict[str, Any], alive: dict[tuple[str, Read], Any]) -> None:
+        if not np.any(where):
+            if isinstance(e, Read) and source(e.array) not in self.made:
+                alive.setdefault((b.name, e), self.none)
+            else:
+                for node in walk(e):
+                    if isinstance(node, Read) and source(node.array) not in self.made:
+                        alive.setdefault((b.name, node), self.none)
+            return
+        match e:
+            case Read(array=array):
+                name = source(array)
+                if name in self.made:  # what a reduction has gathered, it has gathered in every trip
+                    loops = [a for a in self.made[name].over if a in self.program.loops]
+                    want[name] |= self.entries.any_over(where, loops) if loops else where
+                else:
+                    alive[b.name, e] = alive.get((b.name, e), self.none) | where
+            case Apply(op="where", args=(c, x, y)):
+                vc = self.value(b, c)
+                self.visit(b, c, where, want, alive)
+                self.visit(b, x, where & ~(vc == 0), want, alive)
+                self.visit(b, y, where & ~(vc == 1), want, alive)
+            case Apply(args=args):
+                depends = where & np.isnan(self.value(b, e))
+                for a in args:
+                    self.visit(b, a, depends, want, alive)
+
+
+def _apply(op: str, args: list[Any]) -> Any:
+    """A known result from known arguments; some results need one argument alone."""
+    unknown: Any = False
+    for a in args:
+        unknown = unknown | np.isnan(a)
+    if not np.any(unknown):
+        result = FUNCTIONS[op](*args)
+        return np.asarray(result, dtype=float)
+    filled = [np.where(np.isnan(a), 1.0, a) for a in args]  # any finite value stands for data
+    exact = np.where(unknown, UNKNOWN, np.asarray(FUNCTIONS[op](*filled), dtype=float))
+    if op == "mul":
+        return np.where((args[0] == 0) | (args[1] == 0), 0.0, exact)
+    if op in ("div", "masked_div"):
+        return np.where(args[0] == 0, 0.0, exact)
+    if op in ("add", "sub", "masked_sub"):
+        exact = np.where(np.isinf(args[0]), args[0], exact)
+        if op == "masked_sub":
+            return exact
+        other = args[1] if op == "add" else -args[1]
+        return np.where(np.isinf(other), other, exact)
+    if op == "and":
+        return np.where((args[0] == 0) | (args[1] == 0), 0.0, exact)
+    if op == "or":
+        return np.where((args[0] == 1) | (args[1] == 1), 1.0, exact)
+    return exact

@@ -1,0 +1,201 @@
+"""Scalar expressions on grids of indices: whole arrays of values at once, in float64 and int64.
+
+An axis is one dimension of the grid; what does not depend on it has length 1 there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ioweave.diagrams.affine import Affine
+from ioweave.diagrams.arithmetic import FUNCTIONS, REDUCERS
+from ioweave.diagrams.expressions import Apply, Constant, Expr, Index, Number, Read, Size, is_predicate_of_indices
+
+Values = NDArray[Any]
+CELLS = 1 << 22  # of one dense intermediate
+_SMALL = 1 << 14
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The axes in scope: where each stands among ``rank`` dimensions, and its half-open interval."""
+
+    place: Mapping[str, int]
+    bounds: Mapping[str, tuple[int, int]]
+    rank: int
+    names: Mapping[str, int | float]
+
+    @staticmethod
+    def over(axes: Mapping[str, tuple[int, int]], names: Mapping[str, int | float]) -> Grid:
+        """A grid of these axes in order; ``names`` are sizes and constants."""
+        return Grid({a: k for k, a in enumerate(axes)}, dict(axes), len(axes), names)
+
+    def bind(self, axes: Mapping[str, tuple[int, int]]) -> Grid:
+        """The grid with further axes, in new last dimensions; a name in use is shadowed."""
+        place = {**self.place, **{a: self.rank + k for k, a in enumerate(axes)}}
+        return Grid(place, {**self.bounds, **axes}, self.rank + len(axes), self.names)
+
+    def index(self, axis: str) -> Values:
+        """The indices of an axis, along its own dimension."""
+        lo, hi = self.bounds[axis]
+        shape = [1] * self.rank
+        shape[self.place[axis]] = hi - lo
+        return np.arange(lo, hi, dtype=np.int64).reshape(shape)
+
+    def extent(self, axis: str) -> int:
+        """The length of an axis."""
+        lo, hi = self.bounds[axis]
+        return hi - lo
+
+    def form(self, form: Affine) -> Values:
+        """The values of an affine index form."""
+        total: Any = np.full([1] * self.rank, form.offset, dtype=np.int64)
+        for size, c in form.sizes:
+            total = total + c * int(self.names[size])
+        for axis, c in form.axes:
+            total = total + c * self.index(axis)
+        return np.asarray(total)
+
+    def narrowed(self, axis: str, lo: int, hi: int) -> Grid:
+        """The grid with one axis cut to ``lo .. hi``."""
+        return replace(self, bounds={**self.bounds, axis: (lo, hi)})
+
+
+Reader = Callable[[Read, Grid], Values]
+Known = Callable[[Expr], float | None]
+
+
+def block(array: Values, read: Read, grid: Grid, lows: tuple[int, ...]) -> Values | None:
+    """A read of bare axes as a slice of what is held from ``lows`` on; None for any other read or out of range."""
+    axes = [f.bare for f in read.index]
+    if None in axes or len(set(axes)) < len(axes):
+        return None
+    cut = []
+    for a, lo, n in zip(axes, lows, array.shape, strict=True):
+        first, last = grid.bounds[str(a)]
+        if first < lo or last - lo > n:
+            return None
+        cut.append(slice(first - lo, last - lo))
+    places = [grid.place[str(a)] for a in axes]
+    part = array[tuple(cut)].transpose([places.index(p) for p in sorted(places)])
+    shape = [1] * grid.rank
+    for p, n in zip(sorted(places), part.shape, strict=True):
+        shape[p] = n
+    return part.reshape(shape)
+
+
+def gather(array: Values, index: tuple[Values, ...], lows: tuple[int, ...] | None = None, dead: Any = None) -> Values:
+    """Elements at index grids; ``lows`` is where the held part of the array starts.
+
+    Out of range gives some element of the array, or ``dead`` where it is given: a guard never selects it.
+    """
+    if not index:
+        return array
+    places = []
+    outside: Any = False
+    for k, raw in enumerate(index):
+        i = raw - lows[k] if lows is not None else raw
+        outside = outside | (i < 0) | (i >= array.shape[k])
+        places.append(np.clip(i, 0, array.shape[k] - 1))
+    found = array[tuple(np.broadcast_arrays(*places))]
+    if dead is None or not np.any(outside):
+        return found
+    return np.where(outside, dead, found)
+
+
+def values_of(e: Expr, grid: Grid, read: Reader, known: Known | None = None) -> Values:
+    """The values of an expression without reductions; ``known`` gives constants that stand for sub-expressions."""
+    if known is not None and not isinstance(e, Number):
+        fixed = known(e)
+        if fixed is not None:
+            return np.asarray(fixed).reshape([1] * grid.rank)
+    match e:
+        case Number(value=value):
+            return np.asarray(value).reshape([1] * grid.rank)
+        case Constant(name=name) | Size(axis=name):
+            return np.asarray(grid.names[name]).reshape([1] * grid.rank)
+        case Index(axis=axis):
+            return grid.index(axis)
+        case Read():
+            return read(e, grid)
+        case Apply(op=op, args=args):
+            values = [values_of(a, grid, read, known) for a in args]
+            result = np.asarray(FUNCTIONS[op](*values))
+            if op == "mul":  # a predicate as a factor selects, as `where` does
+                for factor, value in zip(args, values, strict=True):
+                    if is_predicate_of_indices(factor) and not np.all(value):
+                        result = np.where(value == 0, 0, result)
+            return result
+    raise TypeError(f"{type(e).__name__} is no scalar expression")
+
+
+def factors(e: Expr) -> list[Expr]:
+    """The factors of a product, flattened."""
+    if isinstance(e, Apply) and e.op == "mul":
+        return [f for a in e.args for f in factors(a)]
+    return [e]
+
+
+def reduce(
+    op: str, body: Expr, dims: tuple[int, ...], grid: Grid, read: Reader, known: Known | None = None
+) -> Values:
+    """``op`` of ``body`` over dimensions of the grid; they are kept with length 1."""
+    parts = factors(body)
+    if op == "sum" and len(parts) > 1 and (known is None or known(body) is None):
+        values = [values_of(p, grid, read, known) for p in parts]
+        if all(np.all(np.isfinite(v)) for v in values):
+            return _contract(values, dims, grid)
+    full = _full_shape(grid)
+    cells = int(np.prod(full)) if full else 1
+    if cells > CELLS:
+        axis = max((a for a in grid.place if grid.place[a] not in dims and grid.extent(a) > 1), key=grid.extent, default=None)
+        if axis is not None:
+            lo, hi = grid.bounds[axis]
+            step = max(1, (hi - lo) * CELLS // cells)
+            pieces = []
+            for a in range(lo, hi, step):
+                part = grid.narrowed(axis, a, min(a + step, hi))
+                pieces.append(np.broadcast_to(reduce(op, body, dims, part, read, known), _cut_shape(part, dims)))
+            return np.concatenate(pieces, axis=grid.place[axis])
+    value = values_of(body, grid, read, known)
+    shape = [full[k] if k in dims else value.shape[k] for k in range(grid.rank)]
+    return np.asarray(REDUCERS[op](np.broadcast_to(value, shape), axis=dims, keepdims=True))
+
+
+def _full_shape(grid: Grid) -> list[int]:
+    shape = [1] * grid.rank
+    for a, k in grid.place.items():
+        shape[k] = grid.extent(a)
+    return shape
+
+
+def _cut_shape(grid: Grid, dims: tuple[int, ...]) -> list[int]:
+    return [1 if k in dims else n for k, n in enumerate(_full_shape(grid))]
+
+
+def _contract(values: list[Values], dims: tuple[int, ...], grid: Grid) -> Values:
+    """The sum over dimensions of a product, without the dense product."""
+    full = _full_shape(grid)
+    terms, inputs = [], []
+    repeat = 1
+    for d in dims:
+        if all(v.shape[d] == 1 for v in values):
+            repeat *= full[d]
+    for v in values:
+        keep = [k for k in range(grid.rank) if v.shape[k] != 1]
+        inputs.append("".join(_LETTERS[k] for k in keep))
+        terms.append(v.reshape([v.shape[k] for k in keep]).astype(float))
+    large = int(np.prod(full)) > _SMALL  # finding an order costs more than a small product
+    present = sorted({k for v in values for k in range(grid.rank) if v.shape[k] != 1})
+    out = [k for k in present if k not in dims]
+    result = np.einsum(",".join(inputs) + "->" + "".join(_LETTERS[k] for k in out), *terms, optimize=large)
+    shape = [1] * grid.rank
+    for k, n in zip(out, result.shape, strict=True):
+        shape[k] = n
+    return np.asarray(result).reshape(shape) * repeat

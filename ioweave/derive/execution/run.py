@@ -1,0 +1,403 @@
+"""Execution in counted memory: a region's program on NumPy, every move and every byte counted.
+
+Loads are counted by marking the elements that they touch in an array of the loaded array's own
+shape; FLOPs by the sizes of the arrays that are computed. Nothing here is shared with the
+analytic counter but the cost of one element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ioweave.derive.counting.levelled import Placed
+from ioweave.derive.execution.frames import Frame, frames
+from ioweave.derive.execution.grid import Grid, Values, block, gather, reduce, values_of
+from ioweave.derive.execution.memory import CountedMemory, Held
+from ioweave.derive.execution.trace import Fill, Filled, Put, Run, Start, trace
+from ioweave.derive.program.arithmetic_cost import operand_axes, operations, product_operations
+from ioweave.derive.program.program import Store
+from ioweave.diagrams.arithmetic import FUNCTIONS
+from ioweave.diagrams.boxes import OLD, Box
+from ioweave.diagrams.expressions import Read
+from ioweave.diagrams.operators import REDUCTIONS
+from ioweave.hierarchy.counts import Flops, Memory, RegionCount, Transfers
+
+_JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a levelled diagram did: every array that was stored, and the counts of every region as they were counted."""
+
+    arrays: Mapping[str, Values]
+    regions: tuple[RegionCount, ...]
+
+    @property
+    def loads(self) -> dict[str, int]:
+        """Values loaded per array, over all regions."""
+        return _sum(r.transfers.loads for r in self.regions)
+
+    @property
+    def stores(self) -> dict[str, int]:
+        """Values stored per array, over all regions."""
+        return _sum(r.transfers.stores for r in self.regions)
+
+
+def execute(placed: Sequence[Placed], inputs: Mapping[str, Values], capacity: int | None = None) -> Execution:
+    """Run placed regions in order on arrays of the inputs.
+
+    Raises `DoesNotFit` where a column takes more than ``capacity`` bytes.
+    """
+    arrays: dict[str, Values] = {name: np.asarray(a) for name, a in inputs.items()}
+    with np.errstate(all="ignore"):
+        regions = tuple(_Region(p, arrays, capacity).count() for p in placed)
+    return Execution(arrays, regions)
+
+
+def _sum(tables: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for table in tables:
+        for name, n in table.items():
+            total[name] = total.get(name, 0) + n
+    return total
+
+
+class _Region:
+    """One region's run: its memory, its counts, the arrays outside."""
+
+    def __init__(self, placed: Placed, arrays: dict[str, Values], capacity: int | None) -> None:
+        self.program, self.setting, self.stream = placed.program, placed.setting, placed.tiles.stream
+        self.arrays, self.buffers = arrays, placed.buffers
+        self.memory = CountedMemory(capacity)
+        self.mma = self.vector = self.special = 0
+        self.table = {v.name: v for v in self.program.variables}
+        self.stores = {s.variable: s for s in self.program.stores}
+        sizes = self.setting.sizes
+        names = {**self.setting.constants, **sizes}
+        self.frames = list(frames(self.program.grouped, self.program.split, placed.tiles.group, sizes, names))
+        self.parts = 1 + max(f.part for f in self.frames)
+        self.bases: dict[str, tuple[tuple[object, ...], Held]] = {}
+        self.written: dict[str, Values] = {}  # what the present instance has stored
+        for s in self.program.stores:
+            self.arrays[s.array] = np.full(self.shape(s), np.nan)
+
+    def shape(self, s: Store) -> tuple[int, ...]:
+        variable = self.table[s.variable]
+        box = next(b for b in self.program.boxes if b.name == variable.array)
+        own = tuple(self.setting.sizes[a] for a in box.axes)
+        return (self.parts, *own) if s.state else own
+
+    def count(self) -> RegionCount:
+        """Run every instance and report."""
+        for frame in self.frames:
+            self.memory.keep_only(())
+            self.bases.clear()
+            self.written = {s.array: np.zeros(self.shape(s), dtype=bool) for s in self.program.stores}
+            for event in trace(self.program, frame, self.stream):
+                match event:
+                    case Fill():
+                        self.fill(event)
+                    case Start():
+                        self.start(event)
+                    case Run():
+                        self.run(event)
+                    case Put():
+                        self.put(event)
+        loads, stores = self.memory.loads, self.memory.stores
+        bits = loads.bits + stores.bits
+        moved = Transfers(
+            sum(loads.values.values()) + sum(stores.values.values()), -(-bits // 8), loads.values, stores.values
+        )
+        flops = Flops(self.mma, self.vector, self.special)
+        kinds = {v.dtype for v in self.program.variables}
+        values = self.memory.most if len(kinds) == 1 else None
+        held = Memory(self.memory.peak, values, self.memory.column)
+        return RegionCount(self.program.name, moved, held, flops, len(self.frames), self.program.passes)
+
+    # -- columns
+
+    def fill(self, event: Fill) -> None:
+        """Load every slab that some surviving read needs."""
+        self.memory.keep_only(event.column.live)
+        happened = False
+        for filled in event.fills:
+            if filled.survivors:
+                self.load(filled)
+                happened = True
+        if happened:
+            self.memory.measure(event.column.live, event.column.title)
+
+    def load(self, filled: Filled) -> None:
+        """Copy what the surviving reads touch into a slab that has room for all reads of the load."""
+        load = filled.load
+        source = self.arrays[load.array]
+        variable = self.table[load.variable]
+        wanted = [(read, self.reader(name, filled.frame, variable.entered)) for name, read in load.reads]
+        copies = self.buffers if variable.entered else 1
+        at = None if len(wanted) > 1 else _block(*wanted[0], source.shape)
+        if at is not None and _block_union(filled.survivors, source.shape) == at:
+            values = source[at].copy()
+            count = room = values.size
+        else:
+            touched, place = np.zeros(source.shape, dtype=bool), np.zeros(source.shape, dtype=bool)
+            for read, grid in filled.survivors:
+                _mark(touched, read, grid)
+            for read, grid in wanted:
+                _mark(place, read, grid)
+            at = _hull(place)
+            here = touched[at]
+            values = source[at].copy() if here.all() else np.where(here, source[at], np.nan)
+            count, room = int(np.count_nonzero(touched)), int(np.count_nonzero(place))
+        self.memory.loads.move(load.label, count, variable.dtype)
+        lows = tuple(s.start for s in at)
+        self.memory.put(load.variable, Held(values, lows, room, variable.dtype, copies))
+
+    def reader(self, name: str, frame: Frame, entered: frozenset[str]) -> Grid:
+        """The indices of a reading box over all that one filling serves."""
+        column = next(c for c, _ in self.program.columns() if c.box is not None and c.box.name == name)
+        assert column.box is not None
+        return frame.grid(column.box, column.spans, entered)
+
+    def start(self, event: Start) -> None:
+        for state in event.states:
+            variable = self.table[state.variable]
+            intervals = event.frame.lows(variable)
+            values = np.full([hi - lo for lo, hi in intervals], REDUCTIONS[state.op].identity)
+            lows = tuple(lo for lo, _ in intervals)
+            self.memory.put(state.variable, Held(values, lows, values.size, variable.dtype))
+
+    def run(self, event: Run) -> None:
+        """Run a box on real slices, accumulate into its state, and count its arithmetic."""
+        column, box = event.column, event.column.box
+        assert box is not None and column.variable is not None
+        name = column.variable
+        taken = () if column.taken is None else (column.taken,)
+        self.memory.keep_only({*column.live, *taken, name})
+        old = self.memory.held.get(name)
+        if event.state is not None:
+            assert old is not None
+            old = self.before(event, old)
+            if name + OLD in self.table:
+                self.memory.put(name + OLD, replace(old, dtype=self.table[name + OLD].dtype))
+        if not event.runs and not event.moves:
+            if event.state is None:
+                self.skip(event)
+            return
+        result = self.compute(event, box) if event.runs else None
+        if event.state is not None:
+            assert old is not None
+            now = self.memory.held[name]
+            held = replace(now, values=self.accumulate(event, box, old, now, result))
+        else:
+            assert result is not None
+            held = self.filled(event, old, result)
+        if name in column.live:
+            self.memory.put(name, held)
+            self.memory.measure(column.live, column.title)
+        else:  # it takes over an operand's place
+            self.memory.measure(column.live, column.title)
+            self.memory.put(name, held)
+
+    def skip(self, event: Run) -> None:
+        """A result that is not computed on this tile: what an earlier trip left is dropped, a known part is written."""
+        box, name = event.column.box, event.column.variable
+        assert box is not None and name is not None
+        part = np.full([event.grid.extent(a) for a in box.axes], np.nan if event.value is None else event.value)
+        held = self.filled(event, self.memory.held.get(name), part)
+        if held.values.shape == part.shape:
+            self.memory.held.pop(name, None)
+        elif event.wanted:
+            self.memory.put(name, held)
+
+    def before(self, event: Run, now: Held) -> Held:
+        """The state before the present step: where a loop inside the step repeats a box, it starts from it again."""
+        assert event.state is not None and event.column.box is not None
+        step = (id(event.state), *(event.grid.bounds[a] for a in event.column.box.over))
+        name = event.state.variable
+        if name not in self.bases or self.bases[name][0] != step:
+            self.bases[name] = (step, now)
+        return self.bases[name][1]
+
+    def filled(self, event: Run, old: Held | None, part: Values) -> Held:
+        """A result with the part that one trip gives it; the parts of other trips stay."""
+        variable = self.table[event.column.variable or ""]
+        intervals = event.frame.lows(variable)
+        lows, shape = tuple(lo for lo, _ in intervals), tuple(hi - lo for lo, hi in intervals)
+        if shape == part.shape:
+            return Held(part, lows, part.size, variable.dtype)
+        values = np.full(shape, np.nan) if old is None or event.place == 0 else old.values.copy()
+        values[_within(event.grid, event.column.box, lows)] = part
+        return Held(values, lows, values.size, variable.dtype)
+
+    def compute(self, event: Run, box: Box) -> Values:
+        """The values of a box, or the sum of a step's terms."""
+        grid = event.grid
+        read = self.slices(event)
+        shape = [grid.extent(a) for a in box.axes]
+        if box.reduction is None:
+            result = np.array(np.broadcast_to(values_of(box.body, grid, read, event.facts), shape))
+        else:
+            dims = tuple(grid.place[a] for a in box.over)
+            value = reduce(box.reduction, box.body, dims, grid, read, event.facts)
+            full = [*shape, *[1] * len(dims)]
+            result = np.array(np.broadcast_to(value, full).reshape(shape))
+        self.count_arithmetic(box, grid)
+        return result
+
+    def slices(self, event: Run) -> _Slices:
+        variables = dict(event.column.sources)
+        return _Slices({r: self.memory.held.get(v) for r, v in variables.items()})
+
+    def accumulate(self, event: Run, box: Box, old: Held, now: Held, terms: Values | None) -> Values:
+        """The state, rescaled if its reference moved, joined with the terms of a step, on the slice at hand."""
+        assert box.reduction is not None
+        here = _within(event.grid, box, now.lows)
+        result = old.values[here]
+        if event.moves:
+            factor = self.factor(event, box)
+            result = np.asarray(FUNCTIONS["mul" if box.reduction in ("sum", "prod") else "add"](result, factor))
+            self.vector += result.size
+        if terms is not None:
+            result = np.asarray(FUNCTIONS[_JOIN[box.reduction]](result, terms), dtype=float)
+        values = now.values.copy()
+        values[here] = result
+        return values
+
+    def factor(self, event: Run, box: Box) -> Values:
+        read = next(r for r in event.sources if r.array == box.rescale)
+        grid = Grid.over({a: event.grid.bounds[a] for a in box.axes}, event.grid.names)
+        return self.slices(event)(read, grid)
+
+    def count_arithmetic(self, box: Box, grid: Grid) -> None:
+        def elements(axes: Iterable[str]) -> int:
+            return int(np.prod([grid.extent(a) for a in axes], dtype=np.int64))
+
+        groups = operand_axes(box)
+        if groups:
+            self.mma += 2 * elements(box.all_axes)
+            for factors, axes in groups:
+                vector, special = product_operations(factors)
+                self.vector += vector * elements(axes)
+                self.special += special * elements(axes)
+            return
+        vector, special = operations(box.body)
+        n = elements(box.all_axes)
+        self.vector += (vector + (box.reduction is not None)) * n
+        self.special += special * n
+
+    def put(self, event: Put) -> None:
+        """Store what leaves; a value known from predicates alone is written all the same."""
+        self.memory.keep_only(event.column.live)
+        for name, made in event.made.items():
+            store = self.stores[name]
+            variable = self.table[name]
+            at = event.frame.bounds(variable.entered)
+            axes = next(b.axes for b in self.program.boxes if b.name == variable.array)
+            target = tuple(slice(*at[a]) for a in axes)
+            held = self.memory.held.get(name)
+            if held is not None:
+                values: Values = held.values[
+                    tuple(slice(t.start - lo, t.stop - lo) for t, lo in zip(target, held.lows, strict=True))
+                ]
+            else:
+                fixed = made.visits[0].value
+                assert fixed is not None, f"{name} is stored but was never computed"
+                values = np.full([t.stop - t.start for t in target], fixed)
+            place = (event.frame.part, *target) if store.state else target
+            self.arrays[store.array][place] = values
+            written = self.written[store.array]
+            count = values.size - int(np.count_nonzero(written[place]))  # once per instance, whatever the trips
+            written[place] = True
+            dtype = variable.dtype if store.state else self.setting.dtypes[store.array]
+            self.memory.stores.move(store.label, count, dtype)
+        self.memory.measure(event.column.live, event.column.title)
+
+
+class _Slices:
+    """Reads from what is held; an element that is not there is not a number."""
+
+    def __init__(self, held: Mapping[Read, Held | None]) -> None:
+        self.held = held
+
+    def __call__(self, read: Read, grid: Grid) -> Values:
+        held = self.held[read]
+        if held is None:
+            return np.full([1] * grid.rank, np.nan)
+        if not read.index:
+            return held.values.reshape([1] * grid.rank)
+        part = block(held.values, read, grid, held.lows)
+        if part is not None:
+            return part
+        return gather(held.values, tuple(grid.form(f) for f in read.index), held.lows, np.nan)
+
+
+def _within(grid: Grid, box: Box | None, lows: tuple[int, ...]) -> tuple[slice, ...]:
+    """Where a box's own indices lie in an array that starts at ``lows``."""
+    assert box is not None
+    return tuple(slice(grid.bounds[a][0] - lo, grid.bounds[a][1] - lo) for a, lo in zip(box.axes, lows, strict=True))
+
+
+def _mark(touched: Values, read: Read, grid: Grid) -> None:
+    """Mark the elements of an array that a read touches over a grid; what lies outside is touched by none."""
+    if not read.index:
+        touched[...] = True
+        return
+    index = [grid.form(f) for f in read.index]
+    axes = [a for f in read.index for a in f.names]
+    if len(axes) == len(set(axes)):  # no axis ties two positions: a product of the places of each
+        places = [np.unique(i) for i in index]
+        touched[np.ix_(*(i[(i >= 0) & (i < n)] for i, n in zip(places, touched.shape, strict=True)))] = True
+        return
+    full = np.broadcast_arrays(*index)
+    inside = np.ones(full[0].shape, dtype=bool)
+    for i, n in zip(full, touched.shape, strict=True):
+        inside &= (i >= 0) & (i < n)
+    touched[tuple(i[inside] for i in full)] = True
+
+
+def _block(read: Read, grid: Grid, shape: tuple[int, ...]) -> tuple[slice, ...] | None:
+    """What a read of bare axes touches, as a block; None for any other read."""
+    axes = [f.bare for f in read.index]
+    if len(set(axes)) < len(axes):
+        return None
+    block = []
+    for a, n in zip(axes, shape, strict=True):
+        if a is None:
+            return None
+        lo, hi = grid.bounds[a]
+        block.append(slice(lo, min(hi, n)))
+    return tuple(block)
+
+
+def _block_union(reads: Sequence[tuple[Read, Grid]], shape: tuple[int, ...]) -> tuple[slice, ...] | None:
+    """The one block that reads fill together, where their blocks follow one another along one axis at most."""
+    blocks = list(dict.fromkeys(_span_key(_block(read, grid, shape)) for read, grid in reads))
+    if any(b is None for b in blocks):
+        return None
+    whole = [b for b in blocks if b is not None]
+    for k in range(len(shape)):
+        rest = {b[:k] + b[k + 1 :] for b in whole}
+        pieces = sorted({b[k] for b in whole})
+        if len(rest) == 1 and all(x[1] == y[0] for x, y in zip(pieces, pieces[1:], strict=False)):
+            joined = [*whole[0]]
+            joined[k] = (pieces[0][0], pieces[-1][1])
+            return tuple(slice(*i) for i in joined)
+    return () if not shape else None
+
+
+def _span_key(block: tuple[slice, ...] | None) -> tuple[tuple[int, int], ...] | None:
+    return None if block is None else tuple((s.start, s.stop) for s in block)
+
+
+def _hull(marked: Values) -> tuple[slice, ...]:
+    """The smallest block that holds all marked elements."""
+    block = []
+    for k in range(marked.ndim):
+        others = tuple(j for j in range(marked.ndim) if j != k)
+        places = np.flatnonzero(marked.any(axis=others))
+        block.append(slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0))
+    return tuple(block)
+

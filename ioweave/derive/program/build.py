@@ -1,0 +1,341 @@
+"""Expanding a region into its program: loops with passes, loads at their depths, boxes in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ioweave.derive.program.held import held_dtypes
+from ioweave.derive.program.life import with_lives
+from ioweave.derive.program.order import within_lines
+from ioweave.derive.program.program import Column, Load, Loop, Program, Role, Store, Variable
+from ioweave.derive.program.setting import Setting
+from ioweave.derive.program.slots import Slot, context, occurrences, times
+from ioweave.derive.program.spans import Span, bare, demands, of_form
+from ioweave.derive.program.split import merge_boxes, merge_setting, split_boxes, state_name, with_operands, without_steps
+from ioweave.derive.streaming.repair import repair
+from ioweave.diagrams.affine import Affine
+from ioweave.diagrams.boxes import OLD, Box, source
+from ioweave.diagrams.errors import Refused
+from ioweave.diagrams.expressions import Read
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A region without its tile sizes: which axes are grouped, streamed (in order), split, held."""
+
+    group: tuple[str, ...] = ()
+    loops: tuple[str, ...] = ()
+    split: tuple[str, ...] = ()
+    hold: tuple[tuple[str, int], ...] = ()
+
+
+def build(name: str, boxes: Sequence[Box], stored: frozenset[str], shape: Shape, setting: Setting) -> Program:
+    """The program of a region with these boxes, of which ``stored`` leave it.
+
+    Raises Refused where counting.md 14 to 18 refuse: a stored member that lacks a grouped axis,
+    a split reduction without a merge, a shifted read that is no interval per tile.
+    """
+    boxes = tuple(boxes)
+    streamed = frozenset((*shape.loops, *shape.split)) & {a for b in boxes for a in b.over}
+    plan = repair(boxes, streamed, stored, setting.facts)
+    inner, outer = split_boxes(plan.boxes, shape.split, stored)
+    _check_stored(inner, outer, stored, shape)
+    if not shape.split:
+        return _instance(name, inner, stored, shape, setting)
+    kept = frozenset(b.name for b in inner if any(a in shape.split for a in b.over)) & _wanted(outer, stored, plan.boxes)
+    parted = {frozenset(b.over) & frozenset(shape.split) for b in inner if b.name in kept}
+    if len(parted) > 1:
+        raise Refused(
+            f"partial results of {name} lack different ones of the grouped axes {', '.join(shape.split)}; "
+            "group the axes of one reduction, or put the others in a region of their own"
+        )
+    # an axis that the states keep is reduced in the merge, and only grouped here
+    shape = replace(shape, split=tuple(a for a in shape.split if any(a in axes for axes in parted)))
+    label = state_label(outer, inner, stored)
+    program = _instance(name, without_steps(inner, shape.loops), kept | (stored & {b.name for b in inner} - _outer(outer)), shape, setting, label)
+    outer = with_operands(inner, outer, kept | stored)
+    merge = without_steps(merge_boxes(inner, outer, kept, shape.split), ())
+    outputs = frozenset(stored & ({b.name for b in outer} | kept))
+    merged = merge_setting(setting, inner, kept, shape.split)
+    shared = tuple(a for a in setting.sizes if all(a in b.axes for b in inner if b.name in kept))
+    shared = tuple(a for a in shared if all(a in b.axes for b in merge if b.name in outputs))
+    shared = tuple(a for a in shared if not any(a in b.over for b in merge))  # each state is loaded once
+    tail = _instance(f"merge({label})", merge, outputs, Shape((), shared), merged, line=label)
+    return replace(program, merge=tail)
+
+
+def state_label(outer: Sequence[Box], inner: Sequence[Box], stored: frozenset[str]) -> str:
+    """The line whose state a split region stores: the last stored one that needs the merge."""
+    lines = [b.line for b in (*inner, *outer) if b.name in stored]
+    return lines[-1]
+
+
+def _outer(outer: Sequence[Box]) -> set[str]:
+    return {b.name for b in outer}
+
+
+def _wanted(outer: Sequence[Box], stored: frozenset[str], boxes: Sequence[Box]) -> frozenset[str]:
+    """Split reductions that the merge needs: read by its boxes, stored, or referred to by a rescaling."""
+    made = {b.name: b for b in boxes}
+    wanted = set(stored) | {source(r.array) for b in outer for r in b.reads()}
+    frontier = list(wanted)
+    while frontier:
+        b = made.get(frontier.pop())
+        if b is None:
+            continue
+        refs = [source(r.array) for r in made[b.rescale].reads()] if b.rescale else []
+        for r in refs:
+            if r not in wanted:
+                wanted.add(r)
+                frontier.append(r)
+    return frozenset(wanted)
+
+
+def _check_stored(inner: Sequence[Box], outer: Sequence[Box], stored: frozenset[str], shape: Shape) -> None:
+    for b in inner:
+        if b.name not in stored:
+            continue
+        for a in shape.group:
+            if a not in b.axes and a not in b.over:
+                raise Refused(
+                    f"{b.name} is stored but has no axis {a}, which is grouped: two instances would write one place; "
+                    f"leave {a} whole or stream it, or put {b.name} in a region of its own"
+                )
+
+
+def _instance(
+    name: str,
+    boxes: tuple[Box, ...],
+    stored: frozenset[str],
+    shape: Shape,
+    setting: Setting,
+    label: str | None = None,
+    line: str | None = None,
+) -> Program:
+    """``label`` is the line whose state is stored, ``line`` the one whose states a merge joins."""
+    return _Builder(name, within_lines(boxes), stored, shape, setting, label, line).program()
+
+
+def rescale_read(box: Box, made: Mapping[str, Box]) -> tuple[Read, ...]:
+    """The read of the factor that rescales a running box, if it has one."""
+    if box.rescale is None:
+        return ()
+    return (Read(box.rescale, tuple(Affine.axis(a) for a in made[box.rescale].axes)),)
+
+
+class _Builder:
+    """Holds what the steps of one expansion share; used once."""
+
+    def __init__(
+        self,
+        name: str,
+        boxes: tuple[Box, ...],
+        stored: frozenset[str],
+        shape: Shape,
+        setting: Setting,
+        label: str | None,
+        line: str | None,
+    ) -> None:
+        self.name, self.boxes, self.stored, self.shape = name, boxes, stored, shape
+        self.setting, self.label, self.line = setting, label, line
+        self.made = {b.name: b for b in boxes}
+        self.loops = shape.loops
+        self.early = times(boxes, self.loops)
+        self.slots = occurrences(boxes, self.loops, stored)
+        tiled = frozenset((*shape.group, *shape.loops))
+        self.spans = demands(boxes, stored, tiled, setting.sizes)
+        self.held = held_dtypes(boxes, setting.accumulate)
+        self.hold = dict(shape.hold)
+        self.order = {b.name: k for k, b in enumerate(boxes)}
+        self.variables: dict[str, Variable] = {}
+
+    # -- names and extents
+
+    def variable_name(self, box: str, slot: Slot) -> str:
+        index = self.slots[box].index(slot)
+        return box if index == 0 else f"{box}@{index + 1}"
+
+    def entered(self, slot: Slot, depth: int | None = None) -> frozenset[str]:
+        part = slot if depth is None else slot[:depth]
+        return frozenset(a for a, t in zip(self.loops, part, strict=False) if t is not None and t % 2 == 0)
+
+    def state_depth(self, box: Box, slot: Slot) -> int | None:
+        """The position of the outermost loop over which the box accumulates, or None."""
+        for p, axis in enumerate(self.loops):
+            t = slot[p]
+            if axis in box.over and t is not None and t % 2 == 0:
+                return p
+        return None
+
+    def define(self, name: str, array: str, role: Role, dtype: str, spans: tuple[Span, ...], entered: frozenset[str]) -> None:
+        self.variables[name] = Variable(name, array, role, dtype, (spans,), entered)
+
+    # -- loads
+
+    def depth_of(self, read: Read) -> int:
+        if read.array in self.hold:
+            return self.hold[read.array]
+        axes = {a for form in read.index for a in form.names}
+        return max((p + 1 for p, a in enumerate(self.loops) if a in axes), default=0)
+
+    def collect_loads(self) -> list[Load]:
+        found: dict[tuple[str, int, Slot], list[tuple[str, Read]]] = {}
+        for b in self.boxes:
+            for read in b.reads():
+                if source(read.array) in self.made:
+                    continue
+                for slot in self.slots[b.name]:
+                    depth = self.depth_of(read)
+                    while depth and (slot[depth - 1] is None or (slot[depth - 1] or 0) % 2):
+                        depth -= 1  # held at a loop that this reader is not in: loaded with the next one out
+                    key = tuple(slot[:depth])
+                    entries = found.setdefault((read.array, depth, key), [])
+                    if (b.name, read) not in entries:
+                        entries.append((b.name, read))
+        loads = []
+        count: dict[str, int] = {}
+        for (array, depth, key), entries in found.items():
+            count[array] = count.get(array, 0) + 1
+            name = f"{array}.in" if count[array] == 1 else f"{array}.in{count[array]}"
+            pieces = tuple(self.piece(box, read) for box, read in entries)
+            self.variables[name] = Variable(
+                name, array, "slab", self.setting.dtypes[array], tuple(dict.fromkeys(pieces)), self.entered(key, depth)
+            )
+            label = f"state({self.line})" if self.line and array.startswith(state_name("")[:-1]) else array
+            loads.append(Load(array, name, depth, key, tuple(entries), pieces, label))
+        return loads
+
+    def piece(self, box: str, read: Read) -> tuple[Span, ...]:
+        b = self.made[box]
+        inner = dict(zip(b.axes, self.spans[box], strict=True))
+        inner.update({a: bare(a, self.setting.sizes[a]) for a in b.over})
+        shape = self.setting.shapes[read.array]
+        return tuple(of_form(f, inner, n, self.setting.sizes) for f, n in zip(read.index, shape, strict=True))
+
+    # -- columns
+
+    def column(self, box: Box, slot: Slot, loads: Mapping[tuple[str, Read, Slot], str]) -> Column:
+        name = self.variable_name(box.name, slot)
+        state = self.state_depth(box, slot)
+        entered = self.entered(slot) if state is None else self.entered(slot, state)
+        self.define(name, box.name, "value" if state is None else "state", self.held[box.name], self.spans[box.name], entered)
+        sources: list[tuple[Read, str]] = []
+        for read in (*box.reads(), *rescale_read(box, self.made)):
+            base = source(read.array)
+            if base not in self.made:
+                sources.append((read, loads[box.name, read, slot]))
+                continue
+            o = self.made[base]
+            where = context(o, base == read.array, slot, self.loops, self.made, self.early)
+            variable = self.variable_name(base, where)
+            sources.append((read, variable + OLD if read.array.endswith(OLD) else variable))
+        return Column(
+            "run", box.name, box=box, slot=slot, variable=name, spans=self.spans[box.name],
+            sources=tuple(dict.fromkeys(sources)),
+        )
+
+    def widen(self, columns: list[tuple[Slot, Column]]) -> None:
+        """A result that another nest of loops reads is held whole over the loops that the two do not share."""
+        for made, column in columns:
+            v = self.variables[column.variable or ""]
+            if v.role != "value":
+                continue
+            readers = [slot for slot, c in columns if any(s == v.name for _, s in c.sources)]
+            shared = [p for p in range(len(self.loops)) if all(r[: p + 1] == made[: p + 1] for r in readers)]
+            self.variables[v.name] = replace(v, entered=v.entered & {self.loops[p] for p in shared})
+
+    def program(self) -> Program:
+        loads = self.collect_loads()
+        by_reader = {
+            (box, read, slot): load.variable
+            for load in loads
+            for box, read in load.reads
+            for slot in self.slots[box]
+            if tuple(slot[: load.depth]) == load.key
+        }
+        columns = [
+            (slot, self.column(b, slot, by_reader)) for b in self.boxes for slot in self.slots[b.name]
+        ]
+        self.widen(columns)
+        for name in [s for c in columns for _, s in c[1].sources if s.endswith(OLD)]:
+            state = self.variables[name.removesuffix(OLD)]
+            deepest = next(self.entered(c[0]) for c in columns if c[1].variable == state.name)
+            self.variables[name] = replace(state, name=name, role="old", entered=state.entered & deepest)
+        stores = self.stores()
+        body = self.section(0, (), columns, loads, stores)
+        head = [load for load in loads if load.depth == 0]
+        tail = [s.variable for s in stores if not self.variables[s.variable].entered]
+        nodes: list[Column | Loop] = []
+        if head:
+            nodes.append(Column("load", "load", loads=tuple(head)))
+        nodes.extend(body)
+        if tail:
+            nodes.append(Column("store", "store", stores=tuple(tail)))
+        passes = max((t // 2 + 1 for s in self.slots.values() for x in s for t in x if t is not None and t % 2 == 0), default=1)
+        program = Program(
+            self.name,
+            self.shape.group,
+            self.loops,
+            self.shape.split,
+            self.boxes,
+            tuple(self.slots.items()),
+            tuple(self.variables.values()),
+            tuple(nodes),
+            stores,
+            passes,
+        )
+        return with_lives(program)
+
+    def stores(self) -> tuple[Store, ...]:
+        stores = []
+        for b in self.boxes:
+            if b.name not in self.stored:
+                continue
+            split = self.label is not None and any(a in self.shape.split for a in b.over)
+            variable = self.variable_name(b.name, self.slots[b.name][0])
+            array = state_name(b.name) if split else b.name
+            label = f"state({self.label})" if split else b.name
+            stores.append(Store(array, variable, label, split))
+        return tuple(stores)
+
+    def section(
+        self,
+        p: int,
+        prefix: Slot,
+        columns: list[tuple[Slot, Column]],
+        loads: list[Load],
+        stores: tuple[Store, ...],
+    ) -> list[Column | Loop]:
+        """The nodes of columns that share ``prefix``, from loop ``p`` inwards."""
+        if not columns:
+            return []
+        if p == len(self.loops):
+            return [c for _, c in sorted(columns, key=lambda sc: self.order[sc[1].title])]
+        nodes: list[Column | Loop] = []
+        outside = [(s, c) for s, c in columns if s[p] is None]
+        nodes.extend(self.section(p + 1, (*prefix, None), outside, loads, stores))
+        for t in sorted({s[p] for s, _ in columns if s[p] is not None}):  # type order: passes and what follows them
+            here = [(s, c) for s, c in columns if s[p] == t]
+            path = (*prefix, t)
+            inner = self.section(p + 1, path, here, loads, stores)
+            if t % 2:
+                nodes.extend(inner)
+                continue
+            mine = tuple(load for load in loads if load.depth == p + 1 and load.key == path)
+            body: list[Column | Loop] = [Column("load", "load", loads=mine)] if mine else []
+            body.extend(inner)
+            entered = self.entered(path)
+            names = {c.variable for _, c in here}
+            out = tuple(
+                s.variable for s in stores if s.variable in names and self.variables[s.variable].entered == entered
+            )
+            if out:
+                body.append(Column("store", "store", stores=out))
+            starts = tuple(
+                c.variable
+                for s, c in here
+                if c.box is not None and c.variable is not None and self.state_depth(c.box, s) == p
+            )
+            nodes.append(Loop(p, self.loops[p], t, starts, tuple(body)))
+        return nodes

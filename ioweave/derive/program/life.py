@@ -1,0 +1,105 @@
+"""When each variable is live, and so the memory of every column (counting.md 28)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ioweave.derive.program.program import Column, Loop, Program, Variable
+from ioweave.diagrams.dtypes import DTYPES
+
+
+def with_lives(program: Program) -> Program:
+    """The program with the live variables of every column, and what each result takes over."""
+    flat = list(program.columns())
+    paths = [path for _, path in flat]
+    start, end = _ranges(program, flat, paths)
+    stored = {s.variable for s in program.stores}
+    table = {v.name: v for v in program.variables}
+    result: dict[int, Column] = {}
+    for k, (column, _) in enumerate(flat):
+        live = [n for n in table if start.get(n, len(flat)) <= k <= end.get(n, -1)]
+        taken = _taken(column, k, live, table, end, stored)
+        if taken is not None:
+            live.remove(column.variable or "")
+        result[id(column)] = replace(column, live=tuple(live), taken=taken)
+
+    def rebuild(nodes: tuple[Column | Loop, ...]) -> tuple[Column | Loop, ...]:
+        return tuple(
+            replace(n, body=rebuild(n.body)) if isinstance(n, Loop) else result[id(n)] for n in nodes
+        )
+
+    return replace(program, body=rebuild(program.body))
+
+
+def _ranges(
+    program: Program, flat: list[tuple[Column, tuple[Loop, ...]]], paths: list[tuple[Loop, ...]]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """First and last column of every variable's life."""
+    table = {v.name: v for v in program.variables}
+    home: dict[str, tuple[Loop, ...]] = {}
+    start: dict[str, int] = {}
+    end: dict[str, int] = {}
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for k, path in enumerate(paths):
+        for loop in path:
+            first.setdefault(id(loop), k)
+            last[id(loop)] = k
+
+    def use(name: str, k: int) -> None:
+        depth = len(home[name])
+        until = last[id(paths[k][depth])] if len(paths[k]) > depth else k
+        end[name] = max(end.get(name, -1), until)
+
+    for k, (column, path) in enumerate(flat):
+        for loop_depth, loop in enumerate(path):
+            for name in loop.starts:
+                if name not in start:
+                    start[name], home[name] = k, path[:loop_depth]
+        for load in column.loads:
+            start[load.variable], home[load.variable] = k, path
+            end[load.variable] = last[id(path[-1])] if path else len(flat) - 1
+        for _, name in column.sources:
+            if table[name].role == "old" and name not in start:
+                continue
+            use(name, k)
+        if column.variable is not None:
+            if column.variable not in start:
+                around = tuple(loop for loop in path if loop.axis in table[column.variable].entered)
+                inner = path[len(around) :]  # loops over which it is filled part by part
+                start[column.variable] = first[id(inner[0])] if inner else k
+                home[column.variable] = around
+            use(column.variable, k)
+            previous = column.variable + "~old"
+            if previous in table:
+                start[previous], home[previous] = k, path
+                use(previous, k)
+        for name in column.stores:
+            use(name, k)
+    return start, end
+
+
+def _taken(
+    column: Column, k: int, live: list[str], table: dict[str, Variable], end: dict[str, int], stored: set[str]
+) -> str | None:
+    """The operand whose bytes an elementwise result takes over: same axes, dying here, no narrower."""
+    box = column.box
+    if box is None or box.reduction is not None or column.variable is None:
+        return None
+    own = table[column.variable]
+    best = None
+    for _, name in column.sources:
+        v = table[name]
+        if v.role == "slab" or name not in live or end[name] != k or name in stored:
+            continue
+        same = _extent(v) == _extent(own)
+        if same and DTYPES[v.dtype].bits >= DTYPES[own.dtype].bits:
+            best = name
+            break
+    return best
+
+
+def _extent(v: Variable) -> tuple[list[str], set[str]]:
+    """What tells the extents of two results apart: their spans, and which of their axes are at their step."""
+    used = {a for span in v.pieces[0] for a, _ in span.axes}
+    return sorted(map(repr, v.pieces[0])), set(v.entered) & used

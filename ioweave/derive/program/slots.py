@@ -1,0 +1,126 @@
+"""When each box runs in a region's loops (counting.md 14 and 18).
+
+For each loop a box has a *time*: ``2k`` inside pass k of the loop, ``2k + 1`` after that pass.
+A box that needs a reduction over the loop to be finished comes after the pass that finishes
+it, or in the next pass if it walks the loop itself. A slot is the tuple of times over the
+loops, outermost first, with None for a loop that the box does not enter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ioweave.diagrams.boxes import Box, source
+
+Slot = tuple[int | None, ...]
+
+
+def times(boxes: Sequence[Box], loops: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The earliest time of every box at every loop."""
+    made = {b.name: b for b in boxes}
+    result: dict[str, tuple[int, ...]] = {}
+    for b in boxes:
+        row = []
+        for p, axis in enumerate(loops):
+            t = 0
+            for array, plain in _operands(b, made):
+                o = made[array]
+                after = plain and axis in o.over
+                t = max(t, _after(result[array][p]) if after else result[array][p])
+            if axis in b.all_axes and t % 2:
+                t += 1
+            row.append(t)
+        result[b.name] = tuple(row)
+    return result
+
+
+def _after(time: int) -> int:
+    return time + 1 if time % 2 == 0 else time
+
+
+def _operands(b: Box, made: dict[str, Box]) -> list[tuple[str, bool]]:
+    """Boxes that ``b`` reads, each with whether it is read finished (not as a running value)."""
+    out: dict[tuple[str, bool], None] = {}
+    for r in b.reads():
+        name = source(r.array)
+        if name in made and name != b.name:
+            out.setdefault((name, name == r.array))
+    if b.rescale is not None:
+        out.setdefault((b.rescale, True))
+    return list(out)
+
+
+def occurrences(boxes: Sequence[Box], loops: Sequence[str], stored: frozenset[str]) -> dict[str, tuple[Slot, ...]]:
+    """The slots in which every box runs: its sinks at their earliest, operands where they are wanted.
+
+    A box inside a loop that is wanted in a later pass runs again in that pass.
+    """
+    made = {b.name: b for b in boxes}
+    early = times(boxes, loops)
+    wanted: dict[str, dict[Slot, None]] = {b.name: {} for b in boxes}
+    for name in stored:
+        if name in made:
+            wanted[name].setdefault(_slot(made[name], early[name], loops, made, early))
+    for b in reversed(boxes):
+        for slot in tuple(wanted[b.name]):
+            for array, plain in _operands(b, made):
+                wanted[array].setdefault(context(made[array], plain, slot, loops, made, early))
+    return {name: tuple(sorted(slots, key=_order)) for name, slots in wanted.items()}
+
+
+def _order(slot: Slot) -> tuple[int, ...]:
+    return tuple(-1 if t is None else t for t in slot)
+
+
+def inside(b: Box, loops: Sequence[str], made: dict[str, Box], early: dict[str, tuple[int, ...]]) -> list[bool]:
+    """For each loop, whether the box runs inside it (walks it, a loop further in, or an operand's)."""
+    t = early[b.name]
+    result = []
+    for p, axis in enumerate(loops):
+        if t[p] % 2:
+            result.append(False)
+            continue
+        after_outer = any(x % 2 for x in t[:p])
+        deeper = axis in b.all_axes or (
+            not after_outer and any(loops[k] in b.all_axes and t[k] % 2 == 0 for k in range(p + 1, len(loops)))
+        )
+        if not deeper:
+            deeper = any(
+                not (plain and axis in made[o].over) and inside(made[o], loops, made, early)[p]
+                for o, plain in _operands(b, made)
+                if not (after_outer and axis not in made[o].all_axes)
+            )
+        result.append(deeper)
+    return result
+
+
+def _slot(
+    b: Box, t: tuple[int, ...], loops: Sequence[str], made: dict[str, Box], early: dict[str, tuple[int, ...]]
+) -> Slot:
+    return tuple(
+        x if x % 2 else (x if enters else None) for x, enters in zip(t, inside(b, loops, made, early), strict=True)
+    )
+
+
+def context(
+    o: Box,
+    plain: bool,
+    reader: Slot,
+    loops: Sequence[str],
+    made: dict[str, Box],
+    early: dict[str, tuple[int, ...]],
+) -> Slot:
+    """The slot in which operand ``o`` must run to serve a reader at ``reader``."""
+    own = _slot(o, early[o.name], loops, made, early)
+    slot: list[int | None] = []
+    for p, axis in enumerate(loops):
+        mine, his = own[p], reader[p]
+        if his is None and axis not in o.all_axes and any(t is not None and t % 2 for t in slot):
+            slot.append(None)  # it runs after a loop with its reader, and need not be repeated
+        elif mine is None and his is not None and his % 2 == 0 and any(t is not None and t % 2 == 0 for t in own[p:]):
+            slot.append(his)  # it walks a loop further in, which is one nest with its reader's
+        elif (plain and axis in o.over) or mine is None or his is None or mine % 2:
+            slot.append(mine)
+        else:
+            slot.append(max(his, mine))
+    return tuple(slot)

@@ -1,0 +1,133 @@
+"""Spans: the interval of an array's axis that a tile needs, as a function of the tile.
+
+A span is the hull of an affine form over a tile, widened by fixed offsets. A box is computed,
+per tile, on the hull of what its readers and its store need (counting.md 17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ioweave.diagrams.affine import Affine
+from ioweave.diagrams.boxes import Box
+from ioweave.diagrams.errors import Refused
+from ioweave.diagrams.expressions import Read
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From the least value of ``sum(c * axis)`` over the tile plus ``low`` to the greatest plus ``high``, inclusive.
+
+    ``size`` is the length of the array's axis; what lies outside 0 .. size - 1 is cut.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+    low: int
+    high: int
+    size: int
+
+    @property
+    def bare(self) -> str | None:
+        """The axis, where the span is just the tile of one axis."""
+        if len(self.axes) == 1 and self.axes[0][1] == 1 and self.low == 0 and self.high == 0:
+            return self.axes[0][0]
+        return None
+
+
+def bare(axis: str, size: int) -> Span:
+    """The tile of an axis itself."""
+    return Span(((axis, 1),), 0, 0, size)
+
+
+def of_form(form: Affine, inner: Mapping[str, Span], size: int, sizes: Mapping[str, int]) -> Span:
+    """The span that an index form reaches while its axes run over ``inner`` spans."""
+    axes: dict[str, int] = {}
+    low = high = form.fixed(sizes)
+    for axis, c in form.axes:
+        span = inner[axis]
+        for a, k in span.axes:
+            axes[a] = axes.get(a, 0) + c * k
+        low += c * (span.low if c > 0 else span.high)
+        high += c * (span.high if c > 0 else span.low)
+    return Span(tuple(sorted((a, c) for a, c in axes.items() if c)), low, high, size)
+
+
+def hull(array: str, spans: list[Span], moving: frozenset[str]) -> Span:
+    """The hull of several spans of one axis; refused where they do not move together.
+
+    ``moving`` are the tiled axes: forms must agree on those, so that the hull is one interval
+    at every tile. Raises Refused otherwise.
+    """
+    first = spans[0]
+    if all(s == first for s in spans):
+        return first
+
+    def split(s: Span) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]:
+        return tuple(t for t in s.axes if t[0] in moving), tuple(t for t in s.axes if t[0] not in moving)
+
+    keys = {split(s)[0] for s in spans}
+    if len(keys) > 1:
+        raise Refused(
+            f"{array} is read at places that do not move together from tile to tile; "
+            "what it needs is no single interval, so it cannot be computed inside this region"
+        )
+    rests = {split(s)[1] for s in spans}
+    if len(rests) == 1:
+        return Span(first.axes, min(s.low for s in spans), max(s.high for s in spans), first.size)
+    whole = next((s for s in spans if s.bare is not None and s.bare not in moving), None)
+    if whole is not None:  # one reader wants it whole
+        return whole
+    raise Refused(f"{array} is read through windows of different shapes inside one region")
+
+
+def demands(
+    boxes: tuple[Box, ...], stored: frozenset[str], tiled: frozenset[str], sizes: Mapping[str, int]
+) -> dict[str, tuple[Span, ...]]:
+    """For every box the span of each output axis, in terms of tiles of axes.
+
+    ``sizes`` holds every component's size. Raises Refused for shapes other than an interval per axis.
+    """
+    made = {b.name: b for b in boxes}
+    wanted: dict[str, list[list[Span]]] = {b.name: [[] for _ in b.axes] for b in boxes}
+    for name in stored:
+        if name in made:
+            for k, a in enumerate(made[name].axes):
+                wanted[name][k].append(bare(a, sizes[a]))
+    result: dict[str, tuple[Span, ...]] = {}
+    for b in reversed(boxes):
+        spans = []
+        for k, a in enumerate(b.axes):
+            own = wanted[b.name][k] or [bare(a, sizes[a])]
+            span = own[0] if len(own) == 1 else hull(b.name, own, tiled)
+            _check_interval(b.name, a, span, tiled, sizes)
+            spans.append(span)
+        result[b.name] = tuple(spans)
+        inner = {a: s for a, s in zip(b.axes, spans, strict=True)}
+        inner.update({a: bare(a, sizes[a]) for a in b.over})
+        for read in b.reads():
+            for name in _targets(read, made):
+                for k, form in enumerate(read.index):
+                    wanted[name][k].append(of_form(form, inner, sizes[made[name].axes[k]], sizes))
+    return result
+
+
+def _check_interval(array: str, axis: str, span: Span, tiled: frozenset[str], sizes: Mapping[str, int]) -> None:
+    """Refuse what a tile of a made array cannot be: a set with gaps, or one that its own tiled axis does not move."""
+    if axis in tiled and all(a != axis for a, _ in span.axes):
+        raise Refused(
+            f"{array} has the axis {axis}, which is tiled, but what is read of it does not move with {axis}; "
+            f"leave {axis} whole, or put {array} in a region of its own"
+        )
+    reach = span.high - span.low + 1
+    for a, c in sorted(span.axes, key=lambda t: abs(t[1])):
+        if abs(c) > reach:
+            raise Refused(f"{array} is read in strides of {abs(c)}; what a tile needs of it is no interval, so it must be stored")
+        reach += abs(c) * ((1 if a in tiled else sizes[a]) - 1)
+
+
+def _targets(read: Read, made: Mapping[str, Box]) -> tuple[str, ...]:
+    from ioweave.diagrams.boxes import source
+
+    name = source(read.array)
+    return (name,) if name in made else ()

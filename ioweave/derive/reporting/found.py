@@ -1,0 +1,22 @@
+"""Derive: the search run for a subject, and its report."""
+
+from __future__ import annotations
+
+from ioweave.derive.reporting.subject import Subject
+from ioweave.derive.reporting.target import Target, check_axes
+from ioweave.derive.search.derive import derive
+from ioweave.derive.search.found import Found
+
+
+def run_search(subject: Subject, target: Target) -> Found:
+    """The cheapest schedule of a subject. Raises DoesNotFit where none fits the capacity."""
+    check_axes(target.align, [a for a, _ in subject.axes], "tiles are to be aligned along")
+    return derive(
+        subject.diagram,
+        subject.values,
+        target.machine,
+        capacity=target.capacity.value,
+        accumulate=target.accumulate,
+        align=target.align,
+        levels=target.levels,
+    )

@@ -1,0 +1,97 @@
+"""Stream: an axis is walked in steps inside every instance, carrying a state.
+
+Statement: a function with an accumulator over an axis may take it chunk by chunk; composing it
+with per-chunk work and weaving it keep this ("FlashAttention on a Napkin", arXiv 2412.03317,
+stream partition and theorem 1, appendix A.1). A reduction that needs another over the same axis
+is repaired to run beside it where that can be proved, and takes a further pass where it cannot,
+so streaming is always legal and the number of passes is part of the answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ioweave.derive.rewrites.regions import (
+    Check,
+    axis_of,
+    boxes_of,
+    checked,
+    facts_of,
+    leaving,
+    position,
+    tile_of,
+    unchecked,
+)
+from ioweave.derive.streaming.plan import Plan
+from ioweave.derive.streaming.repair import repair
+from ioweave.diagrams.boxes import Box
+from ioweave.diagrams.errors import Refused
+from ioweave.diagrams.opening import open_diagram
+from ioweave.diagrams.operators import REDUCTIONS
+from ioweave.hierarchy.levelled import Levelled
+from ioweave.hierarchy.steps import Step, and_list
+
+
+def stream(
+    levelled: Levelled, region: str, axis: str, size: int, check: Check = unchecked
+) -> tuple[Levelled, Step]:
+    """Axis component ``axis`` of ``region`` walked in steps of ``size``, inside the loops there are.
+
+    Raises Refused for an axis that no member has, and for one that is streamed already.
+    """
+    at = position(levelled, region)
+    opened = open_diagram(levelled.diagram)
+    before = levelled.regions[at]
+    axis_of(opened, before, axis)
+    tile_of(size)
+    if axis in dict(before.stream):
+        raise Refused(f"{axis} is streamed in steps of {dict(before.stream)[axis]} already")
+    after = levelled.with_region(at, replace(before, stream=(*before.stream, (axis, size)), implicit=False))
+    boxes = boxes_of(opened, before)
+    plan = repair(boxes, frozenset({axis}), leaving(opened, boxes), facts_of(opened))
+    step = Step("stream", _because(plan, axis, opened.outputs), region, axis, size, _identity(plan))
+    return checked(after, region, check), step
+
+
+def _because(plan: Plan, axis: str, outputs: tuple[str, ...]) -> str:
+    if not plan.state:
+        return f"no reduction runs over {axis}, so its steps are independent and carry nothing"
+    if plan.passes <= 1:
+        return f"one pass over {axis} carries {_state(plan)}{_follows(plan)}"
+    said = [f"{plan.passes} passes over {axis}, carrying {_state(plan)}{_follows(plan)}"]
+    for r in plan.refusals:
+        waits = and_list(r.waits) or "an earlier result"
+        said.append(f"{r.reduction} needs the finished {waits}: {r.reason}")
+    last = [b.name for b in plan.boxes if axis in b.axes and b.name in outputs and plan.pass_of(b.name) > 1]
+    if last:
+        said.append(f"{and_list(last)} has {axis} and needs finished results over it")
+    return "; ".join(said)
+
+
+def _state(plan: Plan) -> str:
+    return "the state " + and_list([f"{b.name} (from {_start(b)})" for b in plan.state])
+
+
+def _start(box: Box) -> str:
+    value = REDUCTIONS[box.reduction or "sum"].identity
+    return f"{value:g}"
+
+
+def _follows(plan: Plan) -> str:
+    """How accumulators follow the ones that they depend on."""
+    rescaled = [b.name for b in plan.state if b.rescale is not None]
+    said = ""
+    if rescaled:
+        said += f", each step multiplying {and_list(rescaled)} by the change of what they are relative to"
+    shifted = [r.accumulator for r in plan.repairs if r.kind == "shift"]
+    if shifted:
+        said += f", {and_list(shifted)} taken without a shift that the tail puts back"
+    separate = list(dict.fromkeys(r.reduction for r in plan.repairs if r.kind == "separate"))
+    if separate:
+        said += f", {and_list(separate)} in terms free of unfinished results that the tail puts together"
+    return said
+
+
+def _identity(plan: Plan) -> str | None:
+    found = dict.fromkeys((*(r.identity for r in plan.repairs if r.identity), *plan.identities))
+    return "; ".join(found) or None

@@ -1,0 +1,59 @@
+"""The units that partitions are made of, and what reads of them touch at least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ioweave.derive.counting.lengths import length
+from ioweave.derive.counting.masks import predicates
+from ioweave.derive.program.setting import Setting
+from ioweave.derive.program.spans import bare, of_form
+from ioweave.derive.search.partition import Unit
+from ioweave.diagrams.boxes import Opened
+from ioweave.diagrams.diagram import Diagram
+from ioweave.diagrams.expressions import Read
+from ioweave.diagrams.opening import can_open
+
+PARTED = 9  # composites are parted in diagrams of at most so many units
+
+
+def units_of(diagram: Diagram, opened: Opened) -> tuple[tuple[Unit, ...], str]:
+    """The units, with a sentence on the space they span.
+
+    A plain line is one unit: what follows a reduction elementwise costs nothing where the
+    reduction is, so parting them moves no less. A composite's parts are units each, while
+    there are few.
+    """
+    parted: list[Unit] = []
+    whole: list[Unit] = []
+    for line in diagram.lines:
+        boxes = tuple(b for b in opened.boxes if b.line == line.name)
+        whole.append(Unit(boxes, line.name))
+        parted.extend([Unit((b,), line.name) for b in boxes] if can_open(line) else [Unit(boxes, line.name)])
+    if len(parted) <= PARTED:
+        return tuple(parted), "every partition into regions of lines and of parts of composites"
+    return tuple(whole), "every partition into regions of lines (composites whole: the diagram has many lines)"
+
+
+def least_touched(opened: Opened, setting: Setting) -> Callable[[str, Sequence[Read]], int]:
+    """The least values that some reads of an array touch: one whole read, or nothing under masks."""
+    masked = any(predicates(b) for b in opened.boxes)
+
+    def touched(array: str, reads: Sequence[Read]) -> int:
+        if masked:
+            return 0
+        most = 0
+        for r in reads:
+            seen: set[str] = set()
+            n = 1
+            for form, size in zip(r.index, setting.shapes[array], strict=True):
+                if seen & set(form.names):
+                    continue
+                seen |= set(form.names)
+                inner = {a: bare(a, setting.sizes[a]) for a in form.names}
+                span = of_form(form, inner, size, setting.sizes)
+                n *= int(length(span, {a: (0, setting.sizes[a]) for a in form.names}))
+            most = max(most, n)
+        return most
+
+    return touched

@@ -1,0 +1,83 @@
+"""Scalar expressions as text: a sort key for normal forms, and formulas for people."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+
+from ioweave.diagrams.boxes import OLD, RUNNING
+from ioweave.diagrams.expressions import Apply, Constant, Expr, Index, Number, Read, Size
+from ioweave.diagrams.operators import OPERATORS
+
+# Over the reals a masked operator is the plain one; people read the plain sign.
+_SIGNS = {"masked_sub": "sub", "masked_div": "div"}
+_TIGHT_RIGHT = {"sub", "div", "floordiv", "mod"}
+
+
+@lru_cache(maxsize=65536)
+def key(e: Expr) -> str:
+    """A text that tells any two different expressions apart."""
+    match e:
+        case Number(value=v):
+            return repr(v)
+        case Constant(name=n):
+            return f"c:{n}"
+        case Index(axis=a):
+            return f"i:{a}"
+        case Size(axis=a):
+            return f"s:{a}"
+        case Read(array=array, index=index):
+            return f"{array}[{','.join(map(str, index))}]"
+        case Apply(op=op, args=args):
+            return f"{op}({','.join(map(key, args))})"
+        case _:
+            return repr(e)
+
+
+def text(e: Expr) -> str:
+    """A formula for people: arrays by name alone, running values as ``name~`` are the new ``name``."""
+    return _text(e)[0]
+
+
+def _name(array: str) -> str:
+    if array.endswith(OLD):
+        return f"old({array.removesuffix(OLD)})"
+    return array.removesuffix(RUNNING)
+
+
+def _number(v: int | float | bool) -> str:
+    if isinstance(v, float) and v.is_integer():
+        return str(int(v))
+    if isinstance(v, float) and abs(v) != float("inf"):
+        f = Fraction(v).limit_denominator(1000)
+        if float(f) == v and f.denominator > 8:
+            return f"{f.numerator}/{f.denominator}"
+    return str(v)
+
+
+def _text(e: Expr) -> tuple[str, int]:
+    match e:
+        case Number(value=v):
+            return _number(v), 100 if not isinstance(v, bool) and v >= 0 else 65
+        case Constant(name=n) | Size(axis=n) | Index(axis=n):
+            return n, 100
+        case Read(array=array):
+            return _name(array), 100
+        case Apply(op=op, args=args):
+            name = _SIGNS.get(op, op)
+            operator = OPERATORS[name]
+            if operator.symbol is None:
+                return f"{name}({', '.join(text(a) for a in args)})", 100
+            p = operator.precedence
+            if len(args) == 1:
+                inner, q = _text(args[0])
+                sign = operator.symbol + (" " if operator.symbol.isalpha() else "")
+                return sign + (inner if q >= p else f"({inner})"), p
+            left, lp = _text(args[0])
+            right, rp = _text(args[1])
+            tight = name in _TIGHT_RIGHT or p == 40
+            left = f"({left})" if lp < p or (p in (40, 90) and lp == p) else left
+            right = f"({right})" if rp < p or (tight and rp == p) else right
+            return (f"{left}**{right}" if name == "pow" else f"{left} {operator.symbol} {right}"), p
+        case _:
+            return repr(e), 100

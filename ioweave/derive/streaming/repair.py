@@ -1,0 +1,122 @@
+"""Repair: rewrite the boxes of a region so that its cascade of reductions runs in as few passes as can be proved.
+
+Every reduction over the streamed axes is taken in order. One that depends on reductions of an
+earlier pass is repaired to run beside the latest of them (`separate`, `rescale`, `shift`), or is
+left to the next pass, where they are finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from ioweave.derive.streaming.cascade import Passes, live, renamed
+from ioweave.derive.streaming.plan import Merge, Plan, Refusal, Repair, Stage, Unrepairable
+from ioweave.derive.streaming.reduction import reduce
+from ioweave.derive.streaming.workshop import STEP, Workshop
+from ioweave.diagrams.boxes import Box, source
+
+
+def repair(
+    boxes: tuple[Box, ...],
+    streamed: frozenset[str],
+    kept: frozenset[str],
+    facts: Mapping[str, tuple[str, float]],
+) -> Plan:
+    """The plan for ``boxes`` with the axes ``streamed`` walked in steps.
+
+    ``kept`` names the arrays needed outside; boxes that nothing kept needs are dropped. ``facts``
+    are the declared facts of inputs, such as ``{"X": (">", 0.0)}``. Only reductions over equal sets
+    of streamed axes are repaired with respect to each other. Nothing is raised: what cannot be
+    repaired is left as it was and listed in ``refusals``.
+    """
+    return _repair(boxes, streamed, kept, tuple(sorted(facts.items())))
+
+
+@lru_cache(maxsize=4096)
+def _repair(
+    boxes: tuple[Box, ...],
+    streamed: frozenset[str],
+    kept: frozenset[str],
+    facts: tuple[tuple[str, tuple[str, float]], ...],
+) -> Plan:
+    known = dict(facts)
+    current = list(boxes)
+    repairs: list[Repair] = []
+    refusals: list[Refusal] = []
+    identities: list[str] = []
+    assumes: list[str] = []
+    classes = list(dict.fromkeys(frozenset(b.over) & streamed for b in boxes if b.reduction))
+    for axes in classes:
+        if axes:
+            shop = _repair_class(current, axes, streamed, known)
+            current = _settle(shop.out, kept)
+            repairs += shop.repairs
+            refusals += shop.refusals
+            identities += shop.identities
+            assumes += shop.assumes
+    current = live(current, kept)
+    names = {b.name for b in current}
+    sets = [c for c in classes if c] or [streamed]
+    stages = _stages(current, sets[0] if len(sets) == 1 else streamed)
+    if len(sets) == 1:
+        order = {"head": 0, "body": 1, "tail": 2}
+        at = {n: (p, order[s]) for n, p, s in stages}
+        current.sort(key=lambda b: at[b.name])
+    running = [b for b in current if b.running]
+    return Plan(
+        tuple(current),
+        streamed,
+        stages,
+        tuple(r for r in repairs if r.accumulator in names),
+        tuple(Merge(b.name, b.reduction or "sum", b.rescale) for b in running),
+        tuple(dict.fromkeys(identities)),
+        tuple(dict.fromkeys(assumes)),
+        tuple(r for r in refusals if r.reduction in names),
+    )
+
+
+def _repair_class(
+    boxes: list[Box], axes: frozenset[str], streamed: frozenset[str], facts: Mapping[str, tuple[str, float]]
+) -> Workshop:
+    """Repair the reductions over exactly ``axes`` among the streamed ones."""
+    shop = Workshop({b.name: b for b in boxes}, Passes(axes), facts)
+    read = {r.array for b in boxes for r in b.reads()}
+    for box in boxes:
+        if box.reduction is None or box.running or not axes & set(box.over):
+            outside = box.reduction is None and axes.isdisjoint(box.axes)
+            shop.emit(shop.settle(box) if outside else box)
+            continue
+        run = shop.passes.earliest(box)
+        exact = frozenset(box.over) & streamed == axes
+        if run > 1 and exact:
+            try:
+                reduce(box, run - 1, shop)
+                continue
+            except Unrepairable as reason:
+                waits = shop.roots(reason.waits or [source(r.array) for r in box.reads()], run - 1)
+                shop.refusals.append(Refusal(box.name, str(reason), waits, reason.nearest))
+        elif exact and box.reduction == "sum" and box.name in read and shop.bounds.loose(box.body):
+            try:
+                reduce(box, run, shop)
+                continue
+            except Unrepairable:
+                pass
+        shop.base(replace(box, running=True), run)
+    return shop
+
+
+def _settle(boxes: list[Box], kept: frozenset[str]) -> list[Box]:
+    """Drop what nobody needs; a running form takes the name of the box it replaces, if that is gone."""
+    current = live(boxes, kept)
+    names = {b.name for b in current}
+    back = {n: n.removesuffix(STEP) for n in names if n.endswith(STEP) and n.removesuffix(STEP) not in names}
+    return [renamed(b, back) for b in current] if back else current
+
+
+def _stages(boxes: list[Box], axes: frozenset[str]) -> tuple[tuple[str, int, Stage], ...]:
+    passes = Passes(axes)
+    for b in boxes:
+        passes.place(b)
+    return tuple((b.name, *passes.stage(b.name)) for b in boxes)

@@ -1,0 +1,153 @@
+"""The verdict of the prover on one axis of a whole diagram."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from ioweave.derive.streaming.formula import text
+from ioweave.derive.streaming.merge import merge_text
+from ioweave.derive.streaming.plan import Plan
+from ioweave.derive.streaming.repair import repair
+from ioweave.diagrams.boxes import Box, Opened, base_name
+from ioweave.diagrams.dtypes import DTYPES, size_bytes
+from ioweave.diagrams.errors import WeaveError
+from ioweave.diagrams.operators import REDUCTIONS
+from ioweave.hierarchy.verdicts import StateEntry, Verdict
+
+
+def prove(
+    opened: Opened,
+    axis: str,
+    sizes: Mapping[str, int | float] | None = None,
+    accumulate: str = "fp32",
+) -> Verdict:
+    """The verdict for streaming the component ``axis`` with the diagram as one region.
+
+    ``sizes`` maps names of sizes to numbers and is needed for the counts of the state alone;
+    ``accumulate`` is ``"same"`` to hold results in their array's dtype (counting.md 8).
+    Raises `WeaveError` for an axis that no box has.
+    """
+    axes = dict.fromkeys(a for b in opened.boxes for a in b.all_axes)
+    if axis not in axes:
+        raise WeaveError(f"no box has the axis {axis!r}; the axes are {', '.join(axes)}")
+    facts = {i.name: i.fact for i in opened.inputs if i.fact is not None}
+    plan = repair(opened.boxes, frozenset({axis}), frozenset(opened.outputs), facts)
+    state = _entries(plan, accumulate)
+    passes = max(plan.passes, 1)
+    refusal, nearest = (None, None) if passes == 1 else _refusal(plan, opened, axis)
+    unproved = any(r.reason.startswith("unproved") for r in plan.refusals)
+    values, size = _measure(state, sizes)
+    mapped = not state
+    return Verdict(
+        axis=axis,
+        verdict="unproved" if unproved else "one-pass" if passes == 1 else f"k-pass({passes})",
+        passes=passes,
+        whole=_whole(plan, axis),
+        state=state,
+        state_values=values,
+        state_bytes=size,
+        head=(*(_formula(b) for b in plan.head), *(f"{s.name} = {s.identity}" for s in state)),
+        body=_stage(plan, plan.body),
+        tail=_stage(plan, plan.tail),
+        merge=f"nothing to merge: {axis} is mapped, its steps are independent" if mapped else _merge(plan),
+        identities=tuple(dict.fromkeys((*(r.identity for r in plan.repairs if r.identity), *plan.identities))),
+        assumes=plan.assumes,
+        refusal=refusal,
+        nearest=nearest,
+    )
+
+
+def _merge(plan: Plan) -> str | None:
+    return merge_text(plan) if plan.passes == 1 else None
+
+
+def _entries(plan: Plan, accumulate: str) -> tuple[StateEntry, ...]:
+    kinds = {r.accumulator: r.kind for r in plan.repairs}
+    return tuple(
+        StateEntry(b.name, b.axes, held(b.dtype, accumulate), _identity(b), kinds.get(b.name, "none"))
+        for b in plan.state
+    )
+
+
+def held(dtype: str, accumulate: str) -> str:
+    """The dtype that the result of a reduction is held in while its loop runs (counting.md 8)."""
+    narrow = DTYPES[dtype].kind == "float" and DTYPES[dtype].bits <= 16
+    return "fp32" if narrow and accumulate != "same" else dtype
+
+
+def _identity(b: Box) -> str:
+    value = REDUCTIONS[b.reduction or "sum"].identity
+    return str(int(value)) if abs(value) != float("inf") else str(value)
+
+
+def _measure(state: tuple[StateEntry, ...], sizes: Mapping[str, int | float] | None) -> tuple[int | None, int | None]:
+    """Values and bytes of the state, tile 1 on the axes that all its parts share."""
+    if sizes is None:
+        return None, None
+    shared = set(state[0].axes) if state else set()
+    for s in state:
+        shared &= set(s.axes)
+    counts = [prod(int(sizes[base_name(a)]) for a in s.axes if a not in shared) for s in state]
+    return sum(counts), sum(size_bytes(n, s.dtype) for n, s in zip(counts, state, strict=True))
+
+
+def _whole(plan: Plan, axis: str) -> tuple[str, ...]:
+    """Axes that a step or the tail reduces over: an instance has them whole."""
+    inner = [a for b in plan.boxes if b.reduction is not None for a in b.over if a != axis]
+    return tuple(dict.fromkeys(inner))
+
+
+def _formula(b: Box) -> str:
+    body = text(b.body)
+    if b.reduction is None:
+        return f"{b.name} = {body}"
+    term = f"{b.reduction}[{', '.join(b.over)}]({body})"
+    if not b.running:
+        return f"{b.name} = {term}"
+    if b.reduction == "sum":
+        before = f"{b.rescale} * {b.name}" if b.rescale else b.name
+        return f"{b.name} = {before} + {term}"
+    if b.reduction == "prod":
+        return f"{b.name} = {b.name} * {term}"
+    if b.reduction in ("max", "min"):
+        return f"{b.name} = {b.reduction}({b.name}, {term})"
+    return f"{b.name} = {b.name} {'or' if b.reduction == 'any' else 'and'} {term}"
+
+
+def _stage(plan: Plan, boxes: tuple[Box, ...]) -> tuple[str, ...]:
+    many = plan.passes > 1
+    return tuple((f"pass {plan.pass_of(b.name)}: " if many else "") + _formula(b) for b in boxes)
+
+
+def _refusal(plan: Plan, opened: Opened, axis: str) -> tuple[str, str | None]:
+    """Why one pass is not enough: every reduction or output that has to wait for a finished result."""
+    reasons: list[str] = []
+    nearest: str | None = None
+    for r in plan.refusals:
+        waits = " and ".join(r.waits) or "an earlier result"
+        reasons.append(f"{r.reduction} over {axis} needs the finished {waits} over {axis}: {r.reason}")
+        nearest = nearest or r.nearest or f"keep {waits}: walk {axis} once for it and once more for {r.reduction}"
+    for name in opened.outputs:
+        box = plan.box(name)
+        if axis not in box.axes or plan.pass_of(name) < 2:
+            continue
+        waits = _last(plan, box, axis)
+        reasons.append(f"{name} is indexed by {axis} and needs the finished {waits} over {axis}")
+        nearest = nearest or f"return {waits} and leave {name} to what reads it: one pass"
+    return "; ".join(reasons) or "a value inside the loop needs a finished result of it", nearest
+
+
+def _last(plan: Plan, box: Box, axis: str) -> str:
+    """The last accumulator of an earlier pass that a box depends on."""
+    run = plan.pass_of(box.name)
+    by_name = {b.name: b for b in plan.boxes}
+    todo, seen = [box.name], set[str]()
+    while todo:
+        n = todo.pop()
+        if n in seen or n not in by_name:
+            continue
+        seen.add(n)
+        todo += [r.array for r in by_name[n].reads()]
+    found = [b.name for b in plan.state if b.name in seen and plan.pass_of(b.name) < run]
+    return found[-1] if found else "result of an earlier pass"

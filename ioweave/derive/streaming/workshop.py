@@ -1,0 +1,263 @@
+"""The boxes of a plan in the making: names, accumulators, exponentials carried in the loop, and their factors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ioweave.derive.streaming.bounds import Bounds
+from ioweave.derive.streaming.cascade import Passes, inline, on_reads
+from ioweave.derive.streaming.gate import Sample
+from ioweave.derive.streaming.job import Job, guarded_divisors
+from ioweave.derive.streaming.normal_form import ONE, Canonical, Form, Monomial, express, form_key, make_monomial
+from ioweave.derive.streaming.plan import Refusal, Repair
+from ioweave.derive.streaming.rescale import (
+    Carried,
+    as_finished,
+    as_running,
+    carried_body,
+    delta_body,
+    exponential_form,
+    guard,
+    read_of,
+    reference_axes,
+)
+from ioweave.derive.streaming.separate import axes_of, form_atoms
+from ioweave.derive.streaming.signs import Signs
+from ioweave.diagrams.boxes import Box, running, source
+from ioweave.diagrams.expressions import Expr, Read, reads
+
+Saved = tuple[tuple[dict[Any, Any], ...], tuple[list[Any], ...], set[str], set[str]]
+STEP = ".step"  # the form of a box that reads running values, while its finished form may be needed too
+
+
+class Workshop:
+    """What has been written for one set of streamed axes; boxes go to ``out`` in order of evaluation."""
+
+    def __init__(self, boxes: Mapping[str, Box], passes: Passes, facts: Mapping[str, tuple[str, float]]) -> None:
+        self.boxes: dict[str, Box] = dict(boxes)
+        self.passes = passes
+        self.signs = Signs(self.boxes, facts)
+        self.out: list[Box] = []
+        self.repairs: list[Repair] = []
+        self.refusals: list[Refusal] = []
+        self.identities: list[str] = []
+        self.assumes: list[str] = []
+        self.scales: dict[str, Form] = {}  # sums inside the loop that change as exp(-reference)
+        self.inner: dict[tuple[int, str], Box | None] = {}
+        self.lifted: set[str] = set()  # results whose tail multiplies by an exponential of a maximum
+        self._plain = Canonical(nonnegative=self.signs.expression)
+        self._full: dict[Expr, Form] = {}
+        self.bounds = Bounds(self.boxes, passes, self.signs.expression, self.full)
+        self._known: dict[tuple[object, ...], Box] = {}
+        self._exponentials: dict[tuple[int, str], Box] = {}
+        self._steps: dict[tuple[int, str], Box] = {}
+
+    def save(self) -> Saved:
+        """Everything written so far, to come back to if a repair fails."""
+        return (
+            tuple(dict(t) for t in self._tables()),
+            tuple(list(x) for x in self._lists()),
+            set(self.passes.accumulators),
+            set(self.lifted),
+        )
+
+    def _tables(self) -> tuple[dict[Any, Any], ...]:
+        written = (self.boxes, self._known, self._exponentials, self._steps)
+        return (*written, self.passes.when, self.scales, self.inner)
+
+    def _lists(self) -> tuple[list[Any], ...]:
+        return self.out, self.repairs, self.identities, self.assumes
+
+    def restore(self, saved: Saved) -> None:
+        """Forget what was written since."""
+        tables, lists, accumulators, lifted = saved
+        for table, before in zip(self._tables(), tables, strict=True):
+            table.clear()
+            table.update(before)
+        for items, earlier in zip(self._lists(), lists, strict=True):
+            items[:] = earlier
+        self.passes.accumulators = set(accumulators)
+        self.lifted = set(lifted)
+
+    def emit(self, box: Box, run: int | None = None) -> Box:
+        """Write a box; it becomes the definition of its name."""
+        self.out.append(box)
+        self.boxes[box.name] = box
+        self.passes.place(box, run)
+        return box
+
+    def fresh(self, name: str) -> str:
+        """The name, with a number if it is taken."""
+        n, free = 1, name
+        while free in self.boxes:
+            n += 1
+            free = f"{name}{n}"
+        return free
+
+    def full(self, e: Expr) -> Form:
+        """The form of an expression with every map written out, for comparison."""
+        if e not in self._full:
+            self._full[e] = self._plain.form(inline(e, self.boxes, lambda r: True))
+        return self._full[e]
+
+    def base(self, box: Box, run: int) -> Box:
+        """Write an accumulator that needs no repair."""
+        self.repairs.append(Repair(box.name, box.name, "none"))
+        self._known.setdefault(self._key(box), box)
+        return self.emit(replace(box, running=True), run)
+
+    def _key(self, box: Box) -> tuple[object, ...]:
+        body = form_key(self._plain.form(box.body))
+        return box.reduction, frozenset(box.over), frozenset(box.axes), body, box.rescale
+
+    def settle(self, box: Box) -> Box:
+        """A map of the tail with the exponentials of its operands' tails cancelled, where that can be had."""
+        if not any(r.array in self.lifted for r in box.reads()):
+            return box
+        body = inline(box.body, self.boxes, lambda r: r.array in self.lifted)
+        form = self._plain.form(body)
+        if any(m.exponent for m, _ in form):
+            self.lifted.add(box.name)
+            return box
+        return replace(box, body=express(form, guarded=guarded_divisors(body, self._plain)))
+
+    def accumulate(self, box: Box, run: int) -> Box:
+        """Write an accumulator, or give the equal one that there is already."""
+        key = self._key(box)
+        known = self._known.get(key)
+        if known is not None and self.passes.when[known.name].run <= run:
+            return known
+        self._known[key] = box
+        return self.emit(replace(box, running=True), run)
+
+    def references(self, run: int) -> dict[Read, tuple[str, Form]]:
+        """The running maxima and minima of a pass, with what they run over."""
+        return {
+            read_of(b): (b.reduction, self.full(b.body))
+            for b in self.out
+            if b.running and b.reduction in ("max", "min") and self.passes.when[b.name].run == run
+        }
+
+    def is_running(self, run: int) -> _Running:
+        """Whether a name is an accumulator of the pass."""
+        return _Running(self.passes, run)
+
+    def roots(self, names: Iterable[str], run: int) -> tuple[str, ...]:
+        """The accumulators of a pass behind names, in order."""
+        found: dict[str, None] = {}
+        seen: set[str] = set()
+        todo = list(names)
+        while todo:
+            n = todo.pop(0)
+            if n in seen or n not in self.boxes:
+                continue
+            seen.add(n)
+            if self.is_running(run)(n):
+                found[n] = None
+            else:
+                todo += [source(r.array) for r in self.boxes[n].reads()]
+        return tuple(found)
+
+    def delta(self, reference: Form, run: int) -> Box:
+        """The box of the factor that a step multiplies an accumulator by, for one reference."""
+        key = (run, form_key(reference))
+        if key not in self._steps:
+            names = [r.array for a in form_atoms(reference) for r in reads(a)]
+            first = self.boxes[names[0]]
+            body = delta_body(reference, self.is_running(run))
+            name = self.fresh(f"{first.name}.delta")
+            box = Box(name, reference_axes(reference), body, None, (), first.dtype, first.line)
+            self._steps[key] = self.emit(box, run)
+        return self._steps[key]
+
+    def cover(self, job: Job, inner: Monomial, carried: Carried) -> tuple[Box, Monomial]:
+        """A box of the loop that holds the carried exponential, and the factors of ``inner`` that it leaves.
+
+        A map that the reduction reads anyway is used in its running form where it is the
+        exponential times some of the factors; else a box is made for the exponential alone.
+        """
+        exponent = exponential_form(carried)
+        best: tuple[int, str, Monomial] | None = None
+        for name in job.candidates:
+            form = job.canonical.form(inline(self.boxes[name].body, self.boxes, lambda r: r.array in job.candidates))
+            if len(form) != 1 or form[0][1] != ONE or form[0][0].exponent != exponent:
+                continue
+            powers = dict(inner.factors)
+            mine = form[0][0].factors
+            if all(powers.get(a) == p for a, p in mine) and (best is None or len(mine) > best[0]):
+                best = len(mine), name, make_monomial({a: p for a, p in inner.factors if (a, p) not in mine})
+        if best is not None:
+            box = self.step_form(best[1], job)
+            if box is not None and self._masks_safely(box, carried):
+                if best[0] == 0:
+                    self._exponentials.setdefault((job.run, form_key(exponent)), box)
+                return box, best[2]
+        return self._exponential(job, carried), inner
+
+    def _exponential(self, job: Job, carried: Carried) -> Box:
+        exponent = exponential_form(carried)
+        key = (job.run, form_key(exponent))
+        if key not in self._exponentials:
+            body = carried_body(carried, self.is_running(job.run), job.order)
+            free = axes_of(form_atoms(exponent))
+            axes = tuple(a for a in job.box.all_axes if a in free)
+            name = self.fresh(f"{job.box.name}.exp")
+            self._exponentials[key] = self.emit(Box(name, axes, body, None, (), job.box.dtype, job.box.line), job.run)
+        return self._exponentials[key]
+
+    def step_form(self, name: str, job: Job) -> Box | None:
+        """The form of a map of the loop that reads running values; None if it cannot be had."""
+        key = (job.run, name)
+        if key not in self._steps:
+            box = self.boxes[name]
+            if box.reduction is not None:
+                return None
+            is_running = self.is_running(job.run)
+            names: dict[str, str] = {}
+            for r in box.reads():
+                if not job.view.unfinished(r.array):
+                    continue
+                if r.array in self.passes.accumulators:
+                    if r != read_of(self.boxes[r.array]):
+                        return None
+                    continue
+                inner = self.step_form(r.array, job)
+                if inner is None:
+                    return None
+                names[r.array] = inner.name
+            stepped = on_reads(box.body, lambda r: Read(names.get(r.array, r.array), r.index))
+            body = guard(as_running(stepped, is_running), lambda n: is_running(source(n)))
+            free = self.fresh(name + STEP)
+            self._steps[key] = self.emit(replace(box, name=free, body=body), job.run)
+        return self._steps[key]
+
+    def _masks_safely(self, box: Box, carried: Carried) -> bool:
+        """Whether the box is 0, not NaN, where the scores and the running references are all ``-inf``."""
+        import numpy as np
+
+        sample = Sample(self.signs.array)
+        for r in (r for a in form_atoms(carried.inner) for r in reads(a)):
+            sample.fix(r, float("-inf"))
+        for r in (r for a in form_atoms(carried.reference) for r in reads(a)):
+            sample.fix(Read(running(r.array), r.index), float("-inf"))
+        values = sample.value(self.written_out(Read(box.name, read_of(box).index), finished=False))
+        return bool(np.all(values == 0))
+
+    def written_out(self, e: Expr, finished: bool = True) -> Expr:
+        """The expression with the boxes made here replaced by what they compute, running reads made plain."""
+        made = {b.name for b in (*self._exponentials.values(), *self._steps.values())}
+        e = inline(e, self.boxes, lambda r: r.array in made)
+        return as_finished(e) if finished else e
+
+
+class _Running:
+    """Says which names are accumulators of one pass."""
+
+    def __init__(self, passes: Passes, run: int) -> None:
+        self._passes = passes
+        self._run = run
+
+    def __call__(self, name: str) -> bool:
+        return name in self._passes.accumulators and self._passes.when[name].run == self._run

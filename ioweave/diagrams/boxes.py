@@ -1,0 +1,99 @@
+"""Boxes: one function each, what every later stage reasons about.
+
+A box has output axes, a scalar body over reads of its operands, and at most one reduction.
+Axes here are components (counting.md 5): ``d`` and ``d'`` are two axes that share a name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ioweave.diagrams.affine import Affine
+from ioweave.diagrams.expressions import Expr, Read, reads
+
+
+@dataclass(frozen=True)
+class Box:
+    """One function: ``name[axes] = reduction over ``over`` of ``body``, or ``body`` itself.
+
+    ``line`` is the line that the box belongs to; ``dtype`` that of the array it makes.
+
+    Only in streamed plans (`ioweave.derive.streaming`): a box with ``running`` accumulates over
+    a streamed axis. While the loop runs, its value so far is read as ``name~`` and the value
+    before the present step as ``name~old``; after the loop as ``name``. ``rescale`` names the
+    box of the factor that multiplies (sum) or shifts (max, min) its old value in each step.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    body: Expr
+    reduction: str | None
+    over: tuple[str, ...]
+    dtype: str
+    line: str
+    running: bool = False
+    rescale: str | None = None
+
+    @property
+    def all_axes(self) -> tuple[str, ...]:
+        """Output axes, then reduced ones."""
+        return (*self.axes, *self.over)
+
+    @cached_property
+    def _reads(self) -> tuple[Read, ...]:
+        return reads(self.body)
+
+    def reads(self) -> tuple[Read, ...]:
+        """The distinct reads of the body."""
+        return self._reads
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array that enters from outside: its dimensions (affine in sizes), dtype and fact."""
+
+    name: str
+    dims: tuple[Affine, ...]
+    dtype: str
+    fact: tuple[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A diagram opened into boxes, in order; ``base`` maps a component to the name of its size."""
+
+    boxes: tuple[Box, ...]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[str, ...]
+    base: tuple[tuple[str, str], ...]
+
+    def box(self, name: str) -> Box:
+        """The box that makes ``name``; KeyError if there is none."""
+        for b in self.boxes:
+            if b.name == name:
+                return b
+        raise KeyError(name)
+
+
+def base_name(axis: str) -> str:
+    """The name whose size an axis component has: ``d'`` has the size of ``d``."""
+    return axis.rstrip("'")
+
+
+RUNNING, OLD = "~", "~old"
+
+
+def running(name: str) -> str:
+    """The name under which a running value is read inside its loop."""
+    return name + RUNNING
+
+
+def old(name: str) -> str:
+    """The name under which the value before the present step is read."""
+    return name + OLD
+
+
+def source(array: str) -> str:
+    """The box or input behind a read, running and old forms included."""
+    return array.removesuffix(OLD).removesuffix(RUNNING)

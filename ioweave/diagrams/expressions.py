@@ -1,0 +1,179 @@
+"""Scalar expressions: what a box computes for one index, as immutable trees.
+
+``Reduce`` and ``Composite`` stand only in lines (`ioweave.diagrams.diagram`); opening a
+line (`ioweave.diagrams.opening`) leaves boxes whose bodies hold the other nodes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from ioweave.diagrams.affine import Affine
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A literal: an int, a float (``inf`` included) or a bool."""
+
+    value: int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A named constant of the diagram, such as ``eps``; overridable with the sizes."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The value of a bound axis."""
+
+    axis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The size of an axis, as a value."""
+
+    axis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One element of an array at affine positions; no positions for a single value."""
+
+    array: str
+    index: tuple[Affine, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A scalar operator of `ioweave.diagrams.operators` on its arguments."""
+
+    op: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """``op`` over ``axes`` of ``body``; ``where`` leaves terms out (their identity stands in)."""
+
+    op: str
+    axes: tuple[str, ...]
+    body: Expr
+    where: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """A named composite such as softmax over ``axes``; defined in ``definitions/*.weave``."""
+
+    op: str
+    axes: tuple[str, ...]
+    args: tuple[Expr, ...]
+    options: tuple[tuple[str, Expr], ...] = ()
+
+
+Expr = Number | Constant | Index | Size | Read | Apply | Reduce | Composite
+
+
+def children(e: Expr) -> tuple[Expr, ...]:
+    """The direct sub-expressions, in order."""
+    match e:
+        case Apply(args=args):
+            return args
+        case Reduce(body=body, where=where):
+            return (body,) if where is None else (body, where)
+        case Composite(args=args, options=options):
+            return (*args, *(v for _, v in options))
+        case _:
+            return ()
+
+
+def rebuild(e: Expr, new: tuple[Expr, ...]) -> Expr:
+    """The node ``e`` with its children replaced, in the order of `children`."""
+    match e:
+        case Apply():
+            return replace(e, args=new)
+        case Reduce(where=where):
+            return replace(e, body=new[0], where=None if where is None else new[1])
+        case Composite(args=args, options=options):
+            n = len(args)
+            return replace(e, args=new[:n], options=tuple((k, v) for (k, _), v in zip(options, new[n:], strict=True)))
+        case _:
+            return e
+
+
+def walk(e: Expr) -> Iterator[Expr]:
+    """Every node of the tree, parents first."""
+    yield e
+    for child in children(e):
+        yield from walk(child)
+
+
+def transform(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
+    """Apply ``f`` to every node, children first."""
+    kids = children(e)
+    if kids:
+        e = rebuild(e, tuple(transform(c, f) for c in kids))
+    return f(e)
+
+
+def reads(e: Expr) -> tuple[Read, ...]:
+    """The distinct reads of the tree, in order of appearance."""
+    return tuple(dict.fromkeys(n for n in walk(e) if isinstance(n, Read)))
+
+
+def free_axes(e: Expr) -> tuple[str, ...]:
+    """Axes whose index the value depends on, in order of appearance; bound ones left out."""
+    seen: dict[str, None] = {}
+
+    def visit(node: Expr, bound: frozenset[str]) -> None:
+        match node:
+            case Index(axis=axis):
+                if axis not in bound:
+                    seen.setdefault(axis)
+            case Read(index=index):
+                for form in index:
+                    for axis in form.names:
+                        if axis not in bound:
+                            seen.setdefault(axis)
+            case Reduce(axes=axes):
+                for child in children(node):
+                    visit(child, bound | set(axes))
+            case Composite(op=op, axes=axes):
+                from ioweave.diagrams.operators import COMPOSITES_THAT_REDUCE
+
+                inner = bound | set(axes) if op in COMPOSITES_THAT_REDUCE else bound
+                for child in children(node):
+                    visit(child, inner)
+            case _:
+                for child in children(node):
+                    visit(child, bound)
+
+    visit(e, frozenset())
+    return tuple(seen)
+
+
+def rename_axes(e: Expr, names: dict[str, str]) -> Expr:
+    """The tree with axes renamed everywhere, bound ones included."""
+
+    def step(node: Expr) -> Expr:
+        match node:
+            case Index(axis=a):
+                return Index(names.get(a, a))
+            case Read(array=array, index=index):
+                return Read(array, tuple(form.rename(names) for form in index))
+            case Reduce(axes=axes) | Composite(axes=axes):
+                return replace(node, axes=tuple(names.get(a, a) for a in axes))
+            case _:
+                return node
+
+    return transform(e, step)
+
+
+def is_predicate_of_indices(e: Expr) -> bool:
+    """Whether the value depends on indices, sizes and constants alone (no array is read)."""
+    return not any(isinstance(n, Read | Reduce | Composite) for n in walk(e))

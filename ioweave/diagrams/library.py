@@ -1,0 +1,85 @@
+"""Where texts come from: the catalogue, files and standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from ioweave.diagrams.diagram import Diagram
+from ioweave.diagrams.errors import WeaveError
+
+_LARGEST = 1 << 20  # bytes of a file
+
+
+@lru_cache(maxsize=1)
+def names() -> tuple[str, ...]:
+    """The algorithms of the catalogue, in alphabetical order."""
+    folder = resources.files("ioweave.diagrams") / "catalogue"
+    return tuple(sorted(f.name.removesuffix(".weave") for f in folder.iterdir() if f.name.endswith(".weave")))
+
+
+def catalogue_text(name: str) -> str:
+    """The file of a catalogue entry as it is. Raises `WeaveError` for an unknown name."""
+    if name not in names():
+        raise WeaveError(_unknown(name))
+    return (resources.files("ioweave.diagrams") / "catalogue" / f"{name}.weave").read_text(encoding="utf-8")
+
+
+def source(what: str) -> tuple[str, str]:
+    """The text that a catalogue name, a path or ``-`` (standard input) stands for, and its name in errors.
+
+    Raises `WeaveError` for an unknown name, a directory, and a file that is missing, unreadable,
+    too large, empty or not UTF-8.
+    """
+    if what == "-":
+        return _decoded(sys.stdin.buffer.read(_LARGEST + 1), "<stdin>"), "<stdin>"
+    if what in names():
+        return catalogue_text(what), f"{what}.weave"
+    path = Path(what)
+    try:
+        if path.is_dir():
+            raise WeaveError(f"{what} is a directory; give a file of the notation or one of `ioweave list algorithms`")
+        if not path.exists():
+            raise WeaveError(_unknown(what))
+        with path.open("rb") as file:
+            return _decoded(file.read(_LARGEST + 1), what), what
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no path"
+        raise WeaveError(f"{_shown(what)} cannot be read: {reason.lower()}; give a readable file") from None
+
+
+def load(what: str, overrides: Mapping[str, int | float] | None = None) -> Diagram:
+    """The diagram of a catalogue name, a path or ``-``. Raises `WeaveError` as `source` and `parse` do."""
+    from ioweave.diagrams.notation import parse
+
+    text, file = source(what)
+    return parse(text, file, overrides)
+
+
+def _decoded(data: bytes, file: str) -> str:
+    if len(data) > _LARGEST:
+        raise WeaveError(f"{file} is larger than {_LARGEST} bytes; a diagram is a short text")
+    if not data.strip():
+        raise WeaveError(f"{file} is empty; write inputs and at least one line, e.g. `Y[i] = 2 * X[i]`")
+    if b"\0" in data:
+        raise WeaveError(f"{file} is a binary file; a diagram is plain UTF-8 text")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise WeaveError(f"{file} is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+
+
+def _shown(what: str) -> str:
+    """The argument on one line."""
+    clean = what if what.isprintable() else repr(what)
+    return clean if len(clean) <= 80 else clean[:77] + "..."
+
+
+def _unknown(what: str) -> str:
+    from ioweave.diagrams.notation.nearest import nearest
+
+    hint = nearest(what, names())
+    return f"no algorithm or file is called {_shown(what)}{hint}; `ioweave list algorithms` names the catalogue"

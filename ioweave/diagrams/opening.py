@@ -1,0 +1,263 @@
+"""Opening: from lines to boxes.
+
+A line may nest reductions and composites; a box has one function. `open_diagram` splits every
+line into boxes and resolves axes into components (counting.md 5, 12); `open_line` is the
+rewrite that replaces one line by the lines of its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+
+from ioweave.diagrams.affine import Affine
+from ioweave.diagrams.boxes import Box, Opened, Operand, base_name
+from ioweave.diagrams.components import rename_components
+from ioweave.diagrams.composites import Definition, definition
+from ioweave.diagrams.diagram import Diagram, Line
+from ioweave.diagrams.dtypes import widest
+from ioweave.diagrams.expressions import (
+    Apply,
+    Composite,
+    Constant,
+    Expr,
+    Number,
+    Read,
+    Reduce,
+    Size,
+    children,
+    free_axes,
+    is_predicate_of_indices,
+    reads,
+    rebuild,
+    rename_axes,
+    transform,
+    walk,
+)
+from ioweave.diagrams.operators import CASTS, REDUCTIONS
+
+
+def line_dtype(line: Line, known: dict[str, str]) -> str:
+    """The element type of a line's array: declared, else its outermost cast, else its widest operand."""
+    if line.dtype is not None:
+        return line.dtype
+    if isinstance(line.expr, Apply) and line.expr.op in CASTS:
+        return line.expr.op
+    return widest([known[r.array] for r in reads(line.expr)])
+
+
+class _Opener:
+    """Splits one line; `boxes` collects its parts in order of evaluation."""
+
+    def __init__(self, line: Line, dtype: str) -> None:
+        self.line = line
+        self.dtype = dtype
+        self.boxes: list[Box] = []
+        self._taken: dict[str, int] = {}
+        self._guards: tuple[Expr, ...] = ()  # what holds where the value of the present part is used
+
+    def name(self, part: str) -> str:
+        n = self._taken[part] = self._taken.get(part, 0) + 1
+        return f"{self.line.name}.{part}" + (str(n) if n > 1 else "")
+
+    def ordered(self, axes: tuple[str, ...]) -> tuple[str, ...]:
+        """Axes in the order of the line, then in order of appearance."""
+        return (*(a for a in self.line.axes if a in axes), *(a for a in axes if a not in self.line.axes))
+
+    def emit(
+        self,
+        part: str | None,
+        body: Expr,
+        reduction: str | None = None,
+        over: tuple[str, ...] = (),
+        axes: tuple[str, ...] | None = None,
+    ) -> Read:
+        """Add a box and return the read of its value; `part` None names the line itself."""
+        if axes is None:
+            axes = self.ordered(tuple(a for a in free_axes(body) if a not in over))
+        name = self.line.name if part is None else self.name(part)
+        self.boxes.append(Box(name, axes, body, reduction, over, self.dtype, self.line.name))
+        return Read(name, tuple(Affine.axis(a) for a in axes))
+
+    def open(self) -> tuple[Box, ...]:
+        result = self.flatten(self.line.expr, top=True)
+        if not (isinstance(result, Read) and self.boxes and self.boxes[-1].name == self.line.name):
+            self.emit(None, result, axes=self.line.axes)
+        return tuple(self.boxes)
+
+    def flatten(self, e: Expr, top: bool = False) -> Expr:
+        match e:
+            case Reduce(op, axes, body, where):
+                return self.reduce(op, axes, self.flatten(body), where and self.flatten(where), top)
+            case Composite(op, axes, args, options):
+                return self.composite(definition(op), axes, [self.flatten(a) for a in args], dict(options), top)
+            case Apply("where", (condition, chosen, other)) if is_predicate_of_indices(condition):
+                yes = self.under(condition, chosen)
+                return Apply("where", (condition, yes, self.under(Apply("not", (condition,)), other)))
+            case _:
+                kids = children(e)
+                return rebuild(e, tuple(self.flatten(c) for c in kids)) if kids else e
+
+    def under(self, condition: Expr, e: Expr) -> Expr:
+        """``e`` flattened, where ``condition`` holds."""
+        before = self._guards
+        self._guards = (*before, condition)
+        result = self.flatten(e)
+        self._guards = before
+        return result
+
+    def guarded(self, body: Expr, axes: tuple[str, ...], other: float) -> Expr:
+        """A part's body under the guards around it, ``other`` elsewhere, where it reads shifted places.
+
+        A line of its own has no guard around it, and its reads must be in range (counting.md 6).
+        """
+        free = set(free_axes(body)) - set(axes)
+        guards = [g for g in self._guards if set(free_axes(g)) <= free]
+        shifted = any(form.bare is None for r in reads(body) for form in r.index)
+        if not guards or not shifted or not can_open(self.line):
+            return body
+        condition = guards[0]
+        for g in guards[1:]:
+            condition = Apply("and", (condition, g))
+        return Apply("where", (condition, body, Number(other)))
+
+    def reduce(self, op: str, axes: tuple[str, ...], body: Expr, where: Expr | None, top: bool) -> Expr:
+        if op == "mean":
+            total = self.reduce("sum", axes, body, where, False)
+            return Apply("div", (total, self.count(axes, where)))
+        if where is not None:
+            body = Apply("where", (where, body, Number(REDUCTIONS[op].identity)))
+        body = self.guarded(body, axes, REDUCTIONS[op].identity)
+        inner = {a for a in free_axes(body) if a not in axes}
+        if top and inner == set(self.line.axes):
+            return self.emit(None, body, op, axes, self.line.axes)
+        return self.emit(op, body, op, axes)
+
+    def count(self, axes: tuple[str, ...], where: Expr | None) -> Expr:
+        """What a mean divides by: the size of its axes, or the count of what `where` keeps."""
+        if where is not None:
+            return self.emit("count", Apply("where", (where, Number(1), Number(0))), "sum", axes)
+        return _product([Size(a) for a in axes])
+
+    def composite(
+        self, d: Definition, axes: tuple[str, ...], args: list[Expr], options: dict[str, Expr], top: bool
+    ) -> Expr:
+        arg = args[0]
+        # an argument that lacks an axis of the row is the same at every place of it
+        row = self.ordered(tuple(dict.fromkeys((*free_axes(arg), *axes))))
+        if not _is_row(arg, row):
+            arg = self.emit("arg", self.guarded(arg, axes, 0), axes=row)
+        values: dict[str, Expr] = {}
+        result: Expr = arg
+        for index, part in enumerate(d.lines):
+            last = index == len(d.lines) - 1
+            body = _instantiate(part.expr, d, axes, arg, options, values)
+            mine = row if part.axes else tuple(a for a in row if a not in axes)
+            if isinstance(body, Reduce):
+                flat = self.flatten(body.body)
+                at_top = last and top and set(mine) == set(self.line.axes)
+                if body.op == "mean":
+                    total = self.emit("sum", flat, "sum", axes, mine)
+                    result = Apply("div", (total, _product([Size(a) for a in axes])))
+                    result = self.emit(None if at_top else part.name, result, axes=mine)
+                else:
+                    result = self.emit(None if at_top else part.name, flat, body.op, axes, mine)
+            else:
+                at_top = last and top and set(mine) == set(self.line.axes)
+                out_axes = self.line.axes if at_top else mine
+                name = None if at_top else (d.name if last else part.name)
+                result = self.emit(name, body, axes=out_axes)
+            values[part.name] = result
+        return result
+
+
+def _is_row(e: Expr, row: tuple[str, ...]) -> bool:
+    """Whether ``e`` is an array read at exactly the axes of ``row``, each at a place of its own."""
+    if not isinstance(e, Read):
+        return False
+    places = [form.bare for form in e.index]
+    return len(places) == len(row) and set(places) == set(row)
+
+
+def _product(terms: list[Size]) -> Expr:
+    result: Expr = terms[0]
+    for t in terms[1:]:
+        result = Apply("mul", (result, t))
+    return result
+
+
+def _instantiate(
+    e: Expr, d: Definition, axes: tuple[str, ...], arg: Expr, options: dict[str, Expr], values: dict[str, Expr]
+) -> Expr:
+    """A definition's expression for these axes, this argument and these options."""
+
+    def step(node: Expr) -> Expr:
+        match node:
+            case Read(array=array) if array == d.argument:
+                return arg
+            case Read(array=array):
+                return values[array]
+            case Size(axis=axis) if axis == d.axis:
+                return _product([Size(a) for a in axes])
+            case Constant(name=name):
+                return options.get(name, Number(d.options[name]))
+            case Reduce(axes=over) if over == (d.axis,):
+                return replace(node, axes=axes)
+            case _:
+                return node
+
+    return transform(e, step)
+
+
+def open_one(line: Line, dtype: str) -> tuple[Box, ...]:
+    """The boxes of one line, axes by the line's own names."""
+    return _Opener(line, dtype).open()
+
+
+@lru_cache(maxsize=256)
+def open_diagram(diagram: Diagram) -> Opened:
+    """Every line opened into boxes, axes renamed to components."""
+    known = {i.name: i.dtype for i in diagram.inputs}
+    boxes: list[Box] = []
+    for line in diagram.lines:
+        known[line.name] = dtype = line_dtype(line, known)
+        boxes.extend(open_one(line, dtype))
+    renamed = rename_components(tuple(boxes))
+    base = {a: base_name(a) for b in renamed for a in b.all_axes}
+    inputs = tuple(Operand(i.name, i.dims, i.dtype, i.fact) for i in diagram.inputs)
+    return Opened(renamed, inputs, diagram.outputs, tuple(base.items()))
+
+
+def can_open(line: Line) -> bool:
+    """Whether a line holds a composite, so that opening it gives more than one line."""
+    return any(isinstance(n, Composite) for n in walk(line.expr))
+
+
+def as_line(box: Box, rename: Callable[[str], str] = base_name) -> Line:
+    """A box as a line of its own."""
+    names = {a: rename(a) for a in box.all_axes}
+    body = rename_axes(box.body, names)
+    over = tuple(names[a] for a in box.over)
+    expr = Reduce(box.reduction, over, body) if box.reduction else body
+    return Line(box.name, tuple(names[a] for a in box.axes), expr, box.dtype)
+
+
+def open_line(diagram: Diagram, name: str) -> Diagram:
+    """The diagram with line ``name`` replaced by the lines of its parts (rewrite "open").
+
+    Opening the result gives the same boxes as before, but for the line they belong to.
+    """
+    known = {i.name: i.dtype for i in diagram.inputs}
+    lines: list[Line] = []
+    for line in diagram.lines:
+        known[line.name] = dtype = line_dtype(line, known)
+        if line.name != name:
+            lines.append(line)
+            continue
+        for box in open_one(line, dtype):
+            part = as_line(box)
+            known[part.name] = dtype
+            plain = replace(part, dtype=None)
+            lines.append(plain if line.dtype is None and line_dtype(plain, known) == dtype else part)
+    return replace(diagram, lines=tuple(lines))

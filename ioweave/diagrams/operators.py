@@ -1,0 +1,110 @@
+"""The scalar operators and reductions: arity, class of arithmetic, identity, NumPy meaning.
+
+`masked_sub` and `masked_div` are subtraction and division that keep a masked entry masked
+(``-inf - anything`` is ``-inf`` and ``0 / anything`` is ``0``); composites are defined with
+them, so that a fully masked row gives 0, not NaN (counting.md 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ioweave.diagrams.dtypes import DTYPES
+
+FlopClass = Literal["vector", "special", "free"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A scalar operator.
+
+    ``symbol`` is its infix sign, if any; ``precedence`` is Python's own order, higher binds tighter.
+    """
+
+    name: str
+    arity: int
+    flops: FlopClass
+    symbol: str | None = None
+    precedence: int = 100
+
+
+def _table() -> dict[str, Operator]:
+    rows = [
+        Operator("add", 2, "vector", "+", 60),
+        Operator("sub", 2, "vector", "-", 60),
+        Operator("mul", 2, "vector", "*", 70),
+        Operator("div", 2, "special", "/", 70),
+        Operator("floordiv", 2, "vector", "//", 70),
+        Operator("mod", 2, "vector", "%", 70),
+        Operator("pow", 2, "special", "**", 90),
+        Operator("neg", 1, "vector", "-", 80),
+        Operator("lt", 2, "vector", "<", 40),
+        Operator("le", 2, "vector", "<=", 40),
+        Operator("gt", 2, "vector", ">", 40),
+        Operator("ge", 2, "vector", ">=", 40),
+        Operator("eq", 2, "vector", "==", 40),
+        Operator("ne", 2, "vector", "!=", 40),
+        Operator("and", 2, "vector", "and", 20),
+        Operator("or", 2, "vector", "or", 10),
+        Operator("not", 1, "vector", "not", 30),
+        Operator("min", 2, "vector"),
+        Operator("max", 2, "vector"),
+        Operator("abs", 1, "vector"),
+        Operator("relu", 1, "vector"),
+        Operator("floor", 1, "vector"),
+        Operator("round", 1, "vector"),
+        Operator("where", 3, "vector"),
+        Operator("masked_sub", 2, "vector"),
+        Operator("masked_div", 2, "special"),
+        *(
+            Operator(n, 1, "special")
+            for n in "exp exp2 log log2 sqrt rsqrt tanh sigmoid silu gelu erf sin cos".split()
+        ),
+        *(Operator(n, 1, "free") for n in DTYPES),  # casts
+    ]
+    return {o.name: o for o in rows}
+
+
+OPERATORS: dict[str, Operator] = _table()
+CASTS = frozenset(DTYPES)
+COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+PREDICATES = COMPARISONS | {"and", "or", "not"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """An associative, commutative reduction with its identity."""
+
+    name: str
+    identity: float
+
+
+REDUCTIONS: dict[str, Reduction] = {
+    "sum": Reduction("sum", 0.0),
+    "prod": Reduction("prod", 1.0),
+    "max": Reduction("max", float("-inf")),
+    "min": Reduction("min", float("inf")),
+    "any": Reduction("any", 0.0),
+    "all": Reduction("all", 1.0),
+}
+REDUCE_NAMES = frozenset(REDUCTIONS) | {"mean"}  # mean opens to a sum divided by a size or a count
+
+COMPOSITES_THAT_KEEP = frozenset({"softmax", "layernorm", "rmsnorm", "l2norm"})
+COMPOSITES_THAT_REDUCE = frozenset({"logsumexp"})
+COMPOSITES = COMPOSITES_THAT_KEEP | COMPOSITES_THAT_REDUCE
+LATER = {
+    "topk": "lists",
+    "argtopk": "lists",
+    "scan": "recurrences",
+    "cumsum": "recurrences",
+    "keep": "counter-based dropout",
+}
+
+
+def numpy_function(op: str) -> Callable[..., Any]:
+    """The NumPy meaning of a scalar operator, at float64 and int64; casts are the identity here."""
+    from ioweave.diagrams.arithmetic import FUNCTIONS
+
+    return FUNCTIONS[op]

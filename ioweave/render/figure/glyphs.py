@@ -1,0 +1,83 @@
+"""The papers' signs for operations, as primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ioweave.render.figure.primitives import Circle, Cubic, Line, Polygon, Primitive, Rect
+from ioweave.render.figure.theme import Theme
+
+KAPPA = 0.5523
+
+
+def triangle(x: float, y: float, theme: Theme) -> list[Primitive]:
+    """Softmax: a hollow triangle with its apex to the left, 14 wide, starting at ``x``."""
+    return [Polygon(((x, y), (x + 14, y - 11), (x + 14, y + 11)), theme.box, theme.ink, 1.3)]
+
+
+def norm(x: float, y: float, theme: Theme, centred: bool) -> list[Primitive]:
+    """A norm: a circle with a thin V, and a diameter if it subtracts the mean."""
+    c = x + 8
+    out: list[Primitive] = [Circle((c, y), 8, theme.box, theme.ink, 1.2)]
+    out.append(Polygon(((c - 4.2, y - 3.4), (c + 4.2, y - 3.4), (c, y + 4.6)), "", theme.ink, 0.9))
+    if centred:
+        out.append(Line((c, y - 8), (c, y + 8), theme.ink, 0.9))
+    return out
+
+
+def mask(x: float, y: float, theme: Theme) -> list[Primitive]:
+    """A mask: a square split on its diagonal, 13 wide."""
+    h = 6.5
+    return [
+        Rect(x, y - h, 2 * h, 2 * h, theme.box, theme.ink, 1.1),
+        Polygon(((x, y - h), (x, y + h), (x + 2 * h, y + h)), theme.faint),
+        Rect(x, y - h, 2 * h, 2 * h, "", theme.ink, 1.1),
+    ]
+
+
+def node(x: float, y: float, theme: Theme) -> list[Primitive]:
+    """An index map: a small pentagon, pointed to the right."""
+    r = 4.4
+    points = ((x - r, y - r), (x + 1, y - r), (x + r + 1, y), (x + 1, y + r), (x - r, y + r))
+    return [Polygon(points, theme.box, theme.ink, 1.0)]
+
+
+def dot(x: float, y: float, colour: str) -> Primitive:
+    """A copy, or two wires joined."""
+    return Circle((x, y), 2.4, colour)
+
+
+def cups(x: float, spans: Sequence[tuple[float, float]], colour: str, weight: float) -> tuple[list[Cubic], float]:
+    """Pairs of wires joined by right semicircles, inner ones first, and how far they reach.
+
+    A tall cup is flattened; one round another keeps a distance from it.
+    """
+    out: list[Cubic] = []
+    reach = 0.0
+    k = KAPPA
+    for y0, y1 in spans:
+        r, m = (y1 - y0) / 2, (y0 + y1) / 2
+        rx = max(min(r, 30.0), reach + 7.0 if reach else 0.0)
+        out.append(Cubic(((x, y0), (x + k * rx, y0), (x + rx, m - k * r), (x + rx, m)), colour, weight))
+        out.append(Cubic(((x + rx, m), (x + rx, m + k * r), (x + k * rx, y1), (x, y1)), colour, weight))
+        reach = rx
+    return out, reach
+
+
+def arrow(x0: float, x1: float, y: float, colour: str, weight: float) -> tuple[Line, Polygon]:
+    """A short arrow to the right."""
+    head = Polygon(((x1, y), (x1 - 6, y - 3.2), (x1 - 4.6, y), (x1 - 6, y + 3.2)), colour)
+    return Line((x0, y), (x1 - 4.6, y), colour, weight), head
+
+
+def arrowhead(x: float, y: float, theme: Theme) -> Polygon:
+    """One of the two arrowheads beside an elementwise function's name, 5 wide."""
+    return Polygon(((x, y - 2.6), (x + 5, y), (x, y + 2.6), (x + 1.4, y)), theme.ink)
+
+
+def port(x: float, y: float, filled: bool, theme: Theme) -> Rect:
+    """A transfer: hollow once per group, filled in every step of a stream."""
+    s = theme.port
+    if filled:
+        return Rect(x - s / 2, y - s / 2, s, s, theme.stream, theme.stream, 1.0)
+    return Rect(x - s / 2, y - s / 2, s, s, theme.box, theme.group, 1.2)

@@ -1,0 +1,87 @@
+"""The dependency graph of boxes and regions, for Graphviz: text always, a picture where `dot` is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ioweave.diagrams.boxes import Box, Opened
+from ioweave.diagrams.errors import WeaveError
+from ioweave.diagrams.opening import open_diagram
+from ioweave.hierarchy.levelled import Levelled, Region
+
+FORMATS = ("svg", "png", "pdf")
+MISSING = (
+    "Graphviz's `dot` is not installed: install the package graphviz (apt install graphviz, brew install graphviz), "
+    "or ask for the text with -o FILE.dot"
+)
+
+
+class DotMissing(WeaveError):
+    """`dot` is needed for a picture and is not there; the DOT text can be written without it."""
+
+    def __init__(self) -> None:
+        super().__init__(MISSING)
+
+
+def graph_source(levelled: Levelled) -> str:
+    """The graph as DOT text: inputs, boxes in a cluster per region, an edge per array read."""
+    from graphviz import Digraph
+
+    opened = open_diagram(levelled.diagram)
+    g = Digraph(levelled.diagram.name or "diagram", graph_attr={"rankdir": "LR", "fontname": "sans-serif"})
+    g.attr("node", fontname="sans-serif", fontsize="11", shape="box", style="rounded,filled", fillcolor="white")
+    g.attr("edge", fontname="sans-serif", fontsize="10")
+    for i in opened.inputs:
+        g.node(_id(i.name), f"{i.name}[{', '.join(str(d) for d in i.dims)}]: {i.dtype}", shape="plaintext", style="")
+    for k, region in enumerate(levelled.regions):
+        with g.subgraph(name=f"cluster_{k}") as cluster:
+            cluster.attr(label=_region(region), style="rounded,filled", color="#c2410c", fillcolor="#fdeee4")
+            for b in opened.boxes:
+                if b.line in region.lines():
+                    cluster.node(_id(b.name), _box(b), peripheries="2" if b.name in opened.outputs else "1")
+    for source, target, label in edges(opened):
+        g.edge(_id(source), _id(target), label=label)
+    return str(g.source)
+
+
+def edges(opened: Opened) -> tuple[tuple[str, str, str], ...]:
+    """Who reads whom: source, reader, and the axes read; equal edges once."""
+    found: dict[tuple[str, str, str], None] = {}
+    for b in opened.boxes:
+        for r in b.reads():
+            found.setdefault((r.array, b.name, ", ".join(str(f) for f in r.index)))
+    return tuple(found)
+
+
+def _id(name: str) -> str:
+    # a colon or a dot in a node's name would be read as a port or need quoting
+    return "n_" + "".join(c if c.isalnum() else f"_{ord(c)}_" for c in name)
+
+
+def _box(b: Box) -> str:
+    what = f"{b.reduction} over {', '.join(b.over)}" if b.reduction else "elementwise"
+    return f"{b.name}[{', '.join(b.axes)}]\\n{what}"
+
+
+def _region(region: Region) -> str:
+    parts = [f"{region.name} at {region.level}"]
+    tiles: tuple[tuple[str, Mapping[str, int]], ...] = (("group", dict(region.group)), ("stream", dict(region.stream)))
+    for word, sizes in tiles:
+        if sizes:
+            parts.append(f"{word} " + ", ".join(f"{a}: {n}" for a, n in sizes.items()))
+    return "\\n".join(parts)
+
+
+def graph_image(source: str, format: str) -> bytes:
+    """The graph as a picture in one of `FORMATS`.
+
+    Raises DotMissing where `dot` is not installed, and WeaveError for another format.
+    """
+    from graphviz import ExecutableNotFound, Source
+
+    if format not in FORMATS:
+        raise WeaveError(f"a graph is written as {', '.join(FORMATS)} or dot, not {format}")
+    try:
+        return bytes(Source(source).pipe(format=format))
+    except ExecutableNotFound:
+        raise DotMissing from None

@@ -1,0 +1,1 @@
+"""Writers: each turns a `Scene` of primitives into one file format."""
