@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 import strategies
 from figure_cases import TILES, levelled, pair
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 
 from ioweave.diagrams.errors import Refused
 from ioweave.hierarchy.levelled import Levelled
@@ -193,7 +193,9 @@ def test_one_panel_alone() -> None:
     assert "(a)" not in {t.markup for t in texts(s)}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=40, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+)
 @given(strategies.levelled())
 def test_no_text_of_a_random_diagram_is_in_the_way(lev: Levelled) -> None:
     try:

@@ -42,10 +42,10 @@ def counted(opened: Opened, p: Placement, values: Values, accumulate: str) -> Re
     """The counts of a placement by itself, on the boxes of the diagram as it was; transfers with the merge's."""
     setting = Setting.make(opened, values, accumulate)
     boxes = tuple(b for b in opened.boxes if b.name in p.boxes)
-    group = {a: min(g, setting.sizes[a]) for a, g in p.group.items()}
+    group = {a: g for a, g in p.group.items() if g < setting.sizes[a]}
     stream = {a: min(s, setting.sizes[a]) for a, s in p.stream}
     reduced = {a for b in boxes for a in b.over}
-    split = tuple(a for a, g in group.items() if a in reduced and g < setting.sizes[a])
+    split = tuple(a for a in group if a in reduced)
     program = build("", boxes, p.stored, Shape(tuple(group), tuple(stream), split, p.hold), setting)
     tiles = Tiles(group, stream, setting.sizes)
     result = count_region(program, tiles, setting)

@@ -6,9 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ioweave.cli.answer import Answer
-
-DONE, FAILED, BAD_INPUT, BROKEN, INTERRUPTED, PIPE = 0, 1, 2, 70, 130, 141
+from ioweave.cli.answer import BAD_INPUT, BROKEN, DONE, FAILED, INTERRUPTED, PIPE, Answer
 
 
 def main() -> None:

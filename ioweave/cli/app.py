@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ioweave.cli import options
-from ioweave.cli.answer import Answer
+from ioweave.cli.answer import DONE, FAILED, INTERRUPTED, Answer
 from ioweave.cli.progress import working
 from ioweave.diagrams.errors import WeaveError
 from ioweave.render.writers.files import check_output, write_whole
@@ -72,14 +72,13 @@ def derive(
     target = _target(machine, levels, capacity, accumulate, objective, align)
     subject = _subject(algorithm, lines, target)
     ending = check_output(figure, ("svg", "png")) if figure is not None else ""
-    with working(f"searching schedules of {subject.name}"):
-        report = derive_report(subject, target, explain)
+    with working(f"searching schedules of {subject.name}") as tell:
+        report = derive_report(subject, target, explain, tell)
     if figure is not None:
         from ioweave.render.drawing import PAIR, draw_report
 
         write_whole(figure, draw_report(report, PAIR, ending))
-    interrupted = report.searched is not None and report.searched.interrupted
-    return _print(report, json, steps, 130 if interrupted else 0)
+    return _print(report, json, steps, INTERRUPTED if _stopped(report) else DONE)
 
 
 @app.command()
@@ -170,7 +169,7 @@ def check(
         run = check_report(subject, target, sized, tiles, seed, arrays, large, settle(source), explain)
     if save is not None:
         save_arrays(save, run.arrays)
-    return _print(run.report, json, status=0 if run.report.passed else 1)
+    return _print(run.report, json, status=DONE if run.report.passed else FAILED)
 
 
 @app.command()
@@ -331,11 +330,19 @@ def _subject(names: list[str] | None, inline: str | None, target: Target) -> Sub
     return settle(source, parse_sizes(sizes, [source]), target.levels)
 
 
+def _stopped(report: Report) -> bool:
+    """Whether a key, and not its own patience, ended the search early."""
+    from ioweave.derive.search.derive import PATIENCE
+
+    searched = report.searched
+    return searched is not None and searched.interrupted and searched.seconds < PATIENCE
+
+
 def _axes(subject: Subject) -> str:
     return ", ".join(axis for axis, _ in subject.axes)
 
 
-def _print(report: Report, json: bool, steps: bool = False, status: int = 0) -> Answer:
+def _print(report: Report, json: bool, steps: bool = False, status: int = DONE) -> Answer:
     if json:
         from json import dumps
 

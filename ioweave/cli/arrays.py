@@ -16,9 +16,10 @@ def read_arrays(path: str) -> dict[str, Any]:
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if not hasattr(file, "files"):
-                raise WeaveError(f"{path} holds a single array; save the inputs by name, as np.savez({path!r}, Q=Q)")
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            raise WeaveError(f"{path} holds a single array; save the inputs by name, with np.savez(path, Q=Q)")
+        with loaded as file:
             arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise WeaveError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None

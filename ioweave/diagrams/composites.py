@@ -36,9 +36,5 @@ def definition(name: str) -> Definition:
     d = parse(path.read_text(encoding="utf-8"), f"{name}.weave")
     argument = d.inputs[0]
     axis = argument.dims[0].sizes[0][0]
-    options = {
-        c.name: float(c.value.value)
-        for c in d.definitions
-        if c.name != axis and isinstance(c.value, Number)
-    }
+    options = {c.name: float(c.value.value) for c in d.definitions if c.name != axis and isinstance(c.value, Number)}
     return Definition(name, argument.name, axis, options, d.lines)

@@ -7,9 +7,8 @@ them, so that a fully masked row gives 0, not NaN (counting.md 10).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ioweave.diagrams.dtypes import DTYPES
 
@@ -28,6 +27,12 @@ class Operator:
     flops: FlopClass
     symbol: str | None = None
     precedence: int = 100
+
+
+SPECIAL = (
+    *("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh"),
+    *("sigmoid", "silu", "gelu", "erf", "sin", "cos"),
+)
 
 
 def _table() -> dict[str, Operator]:
@@ -58,10 +63,7 @@ def _table() -> dict[str, Operator]:
         Operator("where", 3, "vector"),
         Operator("masked_sub", 2, "vector"),
         Operator("masked_div", 2, "special"),
-        *(
-            Operator(n, 1, "special")
-            for n in "exp exp2 log log2 sqrt rsqrt tanh sigmoid silu gelu erf sin cos".split()
-        ),
+        *(Operator(n, 1, "special") for n in SPECIAL),
         *(Operator(n, 1, "free") for n in DTYPES),  # casts
     ]
     return {o.name: o for o in rows}
@@ -101,10 +103,3 @@ LATER = {
     "cumsum": "recurrences",
     "keep": "counter-based dropout",
 }
-
-
-def numpy_function(op: str) -> Callable[..., Any]:
-    """The NumPy meaning of a scalar operator, at float64 and int64; casts are the identity here."""
-    from ioweave.diagrams.arithmetic import FUNCTIONS
-
-    return FUNCTIONS[op]

@@ -13,6 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ioweave.diagrams.affine import Affine
+from ioweave.diagrams.arithmetic import FUNCTIONS
 from ioweave.diagrams.boxes import Box, Opened, Operand, base_name
 from ioweave.diagrams.dtypes import size_bytes
 from ioweave.diagrams.expressions import (
@@ -28,7 +29,7 @@ from ioweave.diagrams.expressions import (
     reads,
     walk,
 )
-from ioweave.diagrams.operators import PREDICATES, numpy_function
+from ioweave.diagrams.operators import PREDICATES
 
 if TYPE_CHECKING:
     import numpy as np
@@ -278,6 +279,6 @@ def _evaluate(e: Expr, grid: Mapping[str, Any], where: Scope) -> Any:
         case Size(axis=axis):
             return np.asarray(where.size(axis))
         case Apply(op=op, args=args):
-            return numpy_function(op)(*(_evaluate(a, grid, where) for a in args))
+            return FUNCTIONS[op](*(_evaluate(a, grid, where) for a in args))
         case _:
             raise _Unclear

@@ -138,9 +138,7 @@ def _axis(axis: str, tiles: Tiles) -> tuple[Column, Ints]:
         g = min(tiles.group[axis], size)
         number = fine.lo // g
         glo = number * g
-        return Column(
-            fine.lo, fine.hi, glo, np.minimum(glo + g, size), np.arange(len(fine.lo)), number
-        ), fine.weight
+        return Column(fine.lo, fine.hi, glo, np.minimum(glo + g, size), np.arange(len(fine.lo)), number), fine.weight
     zero = np.zeros(len(fine.lo), dtype=np.int64)
     return Column(fine.lo, fine.hi, zero, zero + size, np.arange(len(fine.lo)), zero), fine.weight
 

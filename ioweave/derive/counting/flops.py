@@ -21,15 +21,11 @@ def count_flops(program: Program, tiles: Tiles, setting: Setting, survive: Survi
     return result
 
 
-def column_flops(
-    column: Column, program: Program, tiles: Tiles, setting: Setting, survive: Survival | None
-) -> Flops:
+def column_flops(column: Column, program: Program, tiles: Tiles, setting: Setting, survive: Survival | None) -> Flops:
     """The FLOPs of one column, over all instances and trips."""
     box = column.box
     assert box is not None
-    entered = frozenset(
-        a for a, t in zip(program.loops, column.slot, strict=True) if t is not None and t % 2 == 0
-    )
+    entered = frozenset(a for a, t in zip(program.loops, column.slot, strict=True) if t is not None and t % 2 == 0)
     run = None if survive is None else Mask(survive.entries, (survive.runs[box.name],))
     spans: dict[str, Span] = dict(zip(box.axes, column.spans, strict=True))
     spans.update({a: bare(a, setting.sizes[a]) for a in box.over})

@@ -95,7 +95,9 @@ def _tied(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: 
         bounds.update(row_bounds)
         weight = weight * row_weight
     if cells > GRID:
-        raise Refused(f"the tiles of {', '.join(axes)} are tied together and there are {cells:,} of them, too many to sum")
+        raise Refused(
+            f"the tiles of {', '.join(axes)} are tied together and there are {cells:,} of them, too many to sum"
+        )
     return _weighted(_union(pieces, bounds, alive), weight)
 
 
@@ -111,7 +113,9 @@ def _rows(
             if spans and all(s.bare == a for s in spans):
                 inside.add(a)
             elif spans:
-                raise Refused(f"an array that is read through windows of {a} cannot be held outside the masked loop over {a}")
+                raise Refused(
+                    f"an array that is read through windows of {a} cannot be held outside the masked loop over {a}"
+                )
     if not entries.exact_at(inside):
         raise Refused("masked tiles of this shape are not counted by intervals; use larger tiles or smaller sizes")
     shape = (-1, *([1] * (rank - 1)))
@@ -173,14 +177,17 @@ def _element_sets(pieces: Sequence[Piece], bounds: Bounds, alive: list[Any] | No
     out = np.zeros(shape, dtype=np.int64)
     work = 0
     for at in np.ndindex(*shape):
-        here = {a: tuple(int(np.broadcast_to(x, shape)[at]) for x in bounds[a]) for a in axes}
-        found: set[tuple[int, ...]] | Any = np.zeros((0, len(pieces[0])), dtype=np.int64)
+        here: dict[str, tuple[Any, Any]] = {}
+        for a in axes:
+            lo, hi = (int(np.broadcast_to(x, shape)[at]) for x in bounds[a])
+            here[a] = (lo, hi)
+        found: Any = np.zeros((0, len(pieces[0])), dtype=np.int64)
         for k, piece in enumerate(pieces):
             if alive is None or bool(np.broadcast_to(alive[k], shape)[at]):
                 points = _points(piece, here)
                 work += len(points)
                 if work > GRID:
-                    raise Refused("a diagonal or strided read is counted element by element, and there are too many elements")
+                    raise Refused("a diagonal or strided read is counted by element, and there are too many elements")
                 found = np.concatenate([found, points])
         out[at] = len(np.unique(found, axis=0))
     return out

@@ -199,9 +199,7 @@ def works(p: Placed, names: Names) -> list[Work]:
 def _work(column: Column, p: Placed, names: Names, masked: bool) -> Work:
     box = column.box
     assert box is not None
-    entered = frozenset(
-        a for a, t in zip(p.program.loops, column.slot, strict=True) if t is not None and t % 2 == 0
-    )
+    entered = frozenset(a for a, t in zip(p.program.loops, column.slot, strict=True) if t is not None and t % 2 == 0)
     spans: dict[str, Span] = dict(zip(box.axes, column.spans, strict=True))
     spans.update({a: bare(a, p.tiles.sizes[a]) for a in box.over})
     exact = not masked

@@ -84,12 +84,15 @@ def place(levelled: Levelled, values: Mapping[str, int | float], accumulate: str
         lowest = levelled.levels[-1]
         for array, level in region.place:
             if level != lowest:
-                raise Refused(f"{array} is placed at {level}; with two levels an array inside a region stays at {lowest}")
+                raise Refused(
+                    f"{array} is placed at {level}; with two levels an array inside a region stays at {lowest}"
+                )
         boxes = region_boxes(opened, region)
-        group = {a: min(g, setting.sizes[a]) for a, g in region.group}
+        # A tile as large as its axis is the axis (counting.md 15).
+        group = {a: g for a, g in region.group if g < setting.sizes[a]}
         stream = {a: min(s, setting.sizes[a]) for a, s in region.stream}
         reduced = {a for b in boxes for a in b.over}
-        split = tuple(a for a, g in group.items() if a in reduced and g < setting.sizes[a])
+        split = tuple(a for a, g in group.items() if a in reduced)
         shape = Shape(tuple(group), tuple(stream), split, region.hold)
         program = build(region.name, boxes, stored_arrays(opened, boxes), shape, setting)
         tiles = Tiles(group, stream, setting.sizes)

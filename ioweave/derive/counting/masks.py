@@ -6,6 +6,7 @@ boxes of a region, then what is wanted is followed backwards, both for all tiles
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,16 @@ def predicates(box: Box) -> tuple[Expr, ...]:
         if isinstance(node, Apply) and node.op in PREDICATES and is_predicate_of_indices(node) and free_axes(node):
             found.setdefault(node)
     return tuple(found)
+
+
+def decides(box: Box) -> bool:
+    """Whether a box holds anything that may fix a value whatever is loaded: a predicate, a zero, an infinity."""
+    for node in walk(box.body):
+        if isinstance(node, Number) and (node.value == 0 or math.isinf(node.value)):
+            return True
+        if isinstance(node, Apply) and node.op in PREDICATES and is_predicate_of_indices(node):
+            return True
+    return False
 
 
 def mask_axes(program: Program) -> frozenset[str]:
@@ -114,7 +125,9 @@ class _Tracer:
     def decision(self, b: Box, e: Expr) -> Any:
         key = (b.name, e)
         if key not in self.states:
-            self.states[key] = decide(e, self.bounds(b), self.setting.constants | dict(self.setting.sizes), self.setting.sizes)
+            self.states[key] = decide(
+                e, self.bounds(b), {**self.setting.constants, **self.setting.sizes}, self.setting.sizes
+            )
         return self.states[key]
 
     # -- forwards: values that are known whatever the arrays hold

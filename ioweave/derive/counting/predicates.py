@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -113,27 +114,27 @@ def _linear(e: Expr, names: Mapping[str, int | float]) -> tuple[Form, float]:
                 total[t] = total.get(t, 0) + sign * c
             return tuple(sorted((t, c) for t, c in total.items() if c)), ca + sign * cb
         case Apply(op="neg", args=(a,)):
-            form, c = _linear(a, names)
-            return tuple((t, -k) for t, k in form), -c
+            form, rest = _linear(a, names)
+            return tuple((t, -k) for t, k in form), -rest
         case Apply(op="mul", args=(a, b)):
             fa, ca = _linear(a, names)
             fb, cb = _linear(b, names)
             if fa and fb:
                 raise _NotLinear
-            form, k, other = (fa, cb, ca) if fa else (fb, ca, cb)
-            if form and not float(k).is_integer():
+            form, times, rest = (fa, cb, ca) if fa else (fb, ca, cb)
+            if form and not float(times).is_integer():
                 raise _NotLinear
-            return tuple((t, int(k) * c) for t, c in form if k), ca * cb if not form else other * k
+            return tuple((t, int(times) * c) for t, c in form if times), rest * times
         case Apply(op="floordiv", args=(a, b)):
-            form, c = _linear(a, names)
-            divisor, k = _linear(b, names)
-            if divisor or not k.is_integer() or k <= 0 or not c.is_integer():
+            form, rest = _linear(a, names)
+            divisor, by = _linear(b, names)
+            if divisor or not by.is_integer() or by <= 0 or not rest.is_integer():
                 raise _NotLinear
             if not form:
-                return (), float(c // k)
+                return (), float(rest // by)
             if len(form) == 1 and form[0][1] == 1 and form[0][0][2] == 1:
                 (axis, add, _), _ = form[0]
-                return (((axis, add + int(c), int(k)), 1),), 0.0
+                return (((axis, add + int(rest), int(by)), 1),), 0.0
     raise _NotLinear
 
 
@@ -153,6 +154,11 @@ def _range(form: Form, bounds: Bounds) -> tuple[Any, Any]:
     return low, high
 
 
+def _every_value(form: Form) -> bool:
+    """Whether a form takes every value between its least and its greatest on a tile: unit steps of different axes."""
+    return all(abs(c) == 1 for _, c in form) and len({axis for (axis, _, _), _ in form}) == len(form)
+
+
 def _normal(a: Atom) -> tuple[Form, int, str]:
     """The atom with its form's first coefficient positive, as ``form op bound``."""
     if a.form and a.form[0][1] < 0:
@@ -160,7 +166,14 @@ def _normal(a: Atom) -> tuple[Form, int, str]:
     return a.form, -a.constant, a.op
 
 
-_COMPARE = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal}
+_COMPARE = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
 
 
 def _truth(p: Atom | Junction, v: Any) -> Any:
@@ -181,7 +194,7 @@ def decide(e: Expr, bounds: Bounds, names: Mapping[str, int | float], sizes: Map
     if p is not None:
         atoms = [a for a in forms(p) if a.form]
         keys = {_normal(a)[0] for a in atoms}
-        if len(keys) <= 1 and all(abs(c) == 1 for k in keys for _, c in k):
+        if len(keys) <= 1 and all(_every_value(k) for k in keys):
             return _decide_single(p, keys, bounds)
         state, exact = _three_valued(p, bounds)
         if exact or not np.any(state == MIXED):
@@ -198,7 +211,7 @@ def _decide_single(p: Atom | Junction, keys: set[Form], bounds: Bounds) -> Any:
     some_true: Any = False
     some_false: Any = False
     edges = [None, *breaks, None]
-    for first, after in zip(edges, edges[1:], strict=False):
+    for first, after in pairwise(edges):
         at = first if first is not None else (after or 0) - 1
         meets: Any = True
         if first is not None:
@@ -216,7 +229,7 @@ def _three_valued(p: Atom | Junction, bounds: Bounds) -> tuple[Any, bool]:
     """Kleene's three values, and whether they are exact (parts bear on disjoint axes)."""
     if isinstance(p, Atom):
         keys = {_normal(p)[0]} if p.form else set()
-        unit = all(abs(c) == 1 for _, c in p.form)
+        unit = _every_value(p.form)
         return _decide_single(p, keys, bounds), unit
     states, exact, seen = [], True, set[str]()
     for part in p.parts:
@@ -225,6 +238,7 @@ def _three_valued(p: Atom | Junction, bounds: Bounds) -> tuple[Any, bool]:
         exact = exact and ok and not (axes & seen)
         seen |= axes
         states.append(state)
+    states = list(np.broadcast_arrays(*states))
     zero, one = (FALSE, TRUE) if p.op == "and" else (TRUE, FALSE)
     some_zero = np.logical_or.reduce([s == zero for s in states])
     all_one = np.logical_and.reduce([s == one for s in states])
@@ -238,7 +252,7 @@ def _decide_by_table(e: Expr, bounds: Bounds, names: Mapping[str, int | float], 
         cells *= sizes[a]
     if cells > TABLE:
         raise Refused(
-            f"the predicate ties {', '.join(axes)} in a way that is counted element by element, and there are {cells:,} elements; "
+            f"the predicate ties {', '.join(axes)} in a way that is counted by element, and there are {cells:,}; "
             "write it as comparisons of one linear form (such as q - x), or use smaller sizes"
         )
     table = _table(e, axes, tuple(sizes[a] for a in axes), tuple(sorted(names.items())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ioweave.derive.counting.entries import Entries, list_entries
 from ioweave.derive.counting.flops import count_flops
 from ioweave.derive.counting.footprints import Mask, total
-from ioweave.derive.counting.masks import Survival, mask_axes, predicates, survival
+from ioweave.derive.counting.masks import Survival, decides, mask_axes, predicates, survival
 from ioweave.derive.counting.memory import count_memory
 from ioweave.derive.counting.predicates import Atom, compile_predicate, forms
 from ioweave.derive.counting.tiles import Tiles
@@ -16,11 +16,11 @@ from ioweave.hierarchy.counts import Flops, RegionCount, Transfers
 
 
 def trace(program: Program, tiles: Tiles, setting: Setting, whole: bool = False) -> Survival | None:
-    """Which reads survive in which tiles; None where no predicate of indices is in the region.
+    """Which reads survive in which tiles; None where nothing in the region can fix a value.
 
     With ``whole`` every tile is an entry of its own, none stands for several.
     """
-    if not any(predicates(b) for b in program.boxes):
+    if not any(decides(b) for b in program.boxes):
         return None
     axes = sorted(mask_axes(program))
     entries = list_entries(axes, tiles, None) if whole else _entries(program, axes, tiles, setting)

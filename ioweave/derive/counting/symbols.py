@@ -66,9 +66,7 @@ class Names:
         merged = gather(parts)
         used = {s for t in merged for s in t.symbols()}
         symbols = tuple((s, self.values[s]) for s in self.order if s in used)
-        return Formula(
-            symbolic.text(merged, self.order), symbolic.latex(merged, self.order), bound, symbols, merged
-        )
+        return Formula(symbolic.text(merged, self.order), symbolic.latex(merged, self.order), bound, symbols, merged)
 
 
 def region_names(placed: Sequence[Placed], apart: bool = False) -> tuple[Names, ...]:

@@ -192,7 +192,8 @@ def terms(program: Program, setting: Setting, buffers: int = 1) -> Terms:
                 f = factor("swept", span, entered)
                 more = f.more + sum(c * (sizes[a] - 1) for a, c in f.spread)
                 exact = exact and span.low >= 0 and _reach(span, sizes) < span.size and f.scale <= more + 1
-                exact = exact and sum(at(a, entered) != "whole" for a, _ in span.axes) <= 1
+                one = sum(at(a, entered) != "whole" for a, _ in span.axes) <= 1
+                exact = exact and (one or all(abs(c) == 1 for _, c in span.axes))  # else gaps depend on the tiles
                 factors.append(f)
         for axis in (*program.grouped, *program.loops):
             if axis not in used and (axis in grouped or axis in entered):

@@ -10,9 +10,9 @@ import numpy as np
 
 from ioweave.derive.counting.levelled import place
 from ioweave.derive.counting.region import count_region
-from ioweave.derive.execution.draws import draw_schedule, draw_sizes, draw_tiles, with_tiles
+from ioweave.derive.execution.draws import MANY, draw_schedule, draw_sizes, draw_tiles, trips, with_tiles
 from ioweave.derive.execution.grid import Values
-from ioweave.derive.execution.inputs import Kind, draw_inputs
+from ioweave.derive.execution.inputs import Kind, draw_inputs, given_inputs
 from ioweave.derive.execution.reference import evaluate
 from ioweave.derive.execution.run import Execution, execute
 from ioweave.diagrams.diagram import Diagram
@@ -78,7 +78,7 @@ def check(
     With ``sizes`` (or arrays for the inputs) it is one run at those sizes, with the tiles of a
     levelled diagram as written but for ``tiles`` (by name of axis). Without, it is ``draws``
     runs at drawn sizes and tiles; a plain diagram is run by drawn schedules. Raises WeaveError
-    where no drawn sizes make the file valid, and Refused where a region cannot run as written.
+    where no drawn sizes make the file valid or arrays do not fit, and Refused where a region cannot run as written.
     """
     diagram = subject.diagram if isinstance(subject, Levelled) else subject
     given = dict(tiles or {})
@@ -86,7 +86,7 @@ def check(
     if sizes is not None or inputs is not None:
         values = diagram.values(sizes or {})
         levelled = _written(subject, values, given, np.random.default_rng(seed))
-        arrays = inputs if inputs is not None else draw_inputs(diagram, values, seed)
+        arrays = draw_inputs(diagram, values, seed) if inputs is None else given_inputs(diagram, values, inputs)
         return (check_once(levelled, values, arrays, seed, accumulate, capacity),)
     for k in range(draws):
         rng = np.random.default_rng([seed, k])
@@ -115,17 +115,20 @@ def _draw(
 ) -> Checked:
     """One drawn run; tiles that a region refuses are drawn again."""
     refused = Refused("")
-    for _ in range(50):
+    for attempt in range(50):
         values = draw_sizes(diagram, rng)
         if isinstance(subject, Levelled):
             levelled = draw_tiles(subject, values, rng, given)
         else:
             levelled = draw_schedule(subject, values, rng, given)
         try:
-            for p in place(levelled, values, accumulate):
+            placed = place(levelled, values, accumulate)
+            for p in placed:
                 count_region(p.program, p.tiles, p.setting, p.buffers)
         except Refused as e:
             refused = e
+            continue
+        if attempt < 40 and sum(trips(p.tiles) for p in placed) > MANY:
             continue
         return check_once(levelled, values, draw_inputs(diagram, values, seed, kind), seed, accumulate, capacity)
     raise refused
@@ -203,10 +206,9 @@ def _compare_counts(counted: RegionCount, ran: RegionCount) -> list[str]:
         ("stores", counted.transfers.stores, ran.transfers.stores),
     ):
         for array in dict.fromkeys((*said, *found)):
-            if said.get(array, 0) != found.get(array, 0):
-                problems.append(
-                    f"{counted.name}: {what} of {array} are counted {said.get(array, 0):,} and were {found.get(array, 0):,}"
-                )
+            one, other = said.get(array, 0), found.get(array, 0)
+            if one != other:
+                problems.append(f"{counted.name}: {what} of {array} are counted {one:,} and were {other:,}")
     for what, one, other in (
         ("bytes moved", counted.transfers.bytes, ran.transfers.bytes),
         ("bytes of memory", counted.memory.bytes, ran.memory.bytes),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from ioweave.derive.counting.levelled import place, region_boxes
+from ioweave.derive.counting.tiles import Tiles
 from ioweave.diagrams.boxes import Opened, source
 from ioweave.diagrams.diagram import Diagram
 from ioweave.diagrams.errors import Refused, WeaveError
@@ -21,6 +23,7 @@ from ioweave.hierarchy.levelled import Levelled, Region
 LARGEST = 64
 WORK = 1 << 19  # elements of one box's index space
 TRIPS = 128  # tiles of one region
+MANY = 2000  # trips of all regions, merges among them
 ATTEMPTS = 400
 
 Sizes = dict[str, int | float]
@@ -105,6 +108,14 @@ def _retiled(
     return replace(region, group=tuple(group), stream=tuple(stream))
 
 
+def trips(tiles: Tiles) -> int:
+    """How many trips of its innermost loops a region makes, over all instances."""
+    n = tiles.instances
+    for axis in tiles.stream:
+        n *= -(-min(tiles.group.get(axis, tiles.sizes[axis]), tiles.sizes[axis]) // tiles.stream[axis])
+    return n
+
+
 def draw_tile(size: int, budget: int, rng: np.random.Generator) -> int:
     """A tile of an axis that leaves at most ``budget`` tiles; ragged ones and 1 are likely."""
     least = -(-size // budget)
@@ -123,7 +134,7 @@ def draw_schedule(
     whole = rng.random() < 0.5
     for _ in range(30):
         cuts = [0, *(k for k in range(1, len(names)) if not whole and rng.random() < 0.5), len(names)]
-        blocks = [tuple(names[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+        blocks = [tuple(names[a:b]) for a, b in pairwise(cuts)]
         regions = tuple(_region(opened, block, values, rng, given) for block in blocks)
         levelled = Levelled(diagram, regions)
         try:

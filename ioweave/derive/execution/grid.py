@@ -18,8 +18,6 @@ from ioweave.diagrams.expressions import Apply, Constant, Expr, Index, Number, R
 
 Values = NDArray[Any]
 CELLS = 1 << 22  # of one dense intermediate
-_SMALL = 1 << 14
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @dataclass(frozen=True)
@@ -103,10 +101,10 @@ def gather(array: Values, index: tuple[Values, ...], lows: tuple[int, ...] | Non
         i = raw - lows[k] if lows is not None else raw
         outside = outside | (i < 0) | (i >= array.shape[k])
         places.append(np.clip(i, 0, array.shape[k] - 1))
-    found = array[tuple(np.broadcast_arrays(*places))]
+    found: Values = array[tuple(np.broadcast_arrays(*places))]
     if dead is None or not np.any(outside):
         return found
-    return np.where(outside, dead, found)
+    return np.asarray(np.where(outside, dead, found))
 
 
 def values_of(e: Expr, grid: Grid, read: Reader, known: Known | None = None) -> Values:
@@ -128,9 +126,9 @@ def values_of(e: Expr, grid: Grid, read: Reader, known: Known | None = None) -> 
             values = [values_of(a, grid, read, known) for a in args]
             result = np.asarray(FUNCTIONS[op](*values))
             if op == "mul":  # a predicate as a factor selects, as `where` does
-                for factor, value in zip(args, values, strict=True):
-                    if is_predicate_of_indices(factor) and not np.all(value):
-                        result = np.where(value == 0, 0, result)
+                for factor, factor_values in zip(args, values, strict=True):
+                    if is_predicate_of_indices(factor) and not np.all(factor_values):
+                        result = np.where(factor_values == 0, 0, result)
             return result
     raise TypeError(f"{type(e).__name__} is no scalar expression")
 
@@ -154,7 +152,8 @@ def reduce(
     full = _full_shape(grid)
     cells = int(np.prod(full)) if full else 1
     if cells > CELLS:
-        axis = max((a for a in grid.place if grid.place[a] not in dims and grid.extent(a) > 1), key=grid.extent, default=None)
+        free = (a for a in grid.place if grid.place[a] not in dims and grid.extent(a) > 1)
+        axis = max(free, key=grid.extent, default=None)
         if axis is not None:
             lo, hi = grid.bounds[axis]
             step = max(1, (hi - lo) * CELLS // cells)
@@ -180,22 +179,56 @@ def _cut_shape(grid: Grid, dims: tuple[int, ...]) -> list[int]:
 
 
 def _contract(values: list[Values], dims: tuple[int, ...], grid: Grid) -> Values:
-    """The sum over dimensions of a product, without the dense product."""
+    """The sum over dimensions of a product, factor by factor as products of matrices."""
     full = _full_shape(grid)
-    terms, inputs = [], []
-    repeat = 1
-    for d in dims:
-        if all(v.shape[d] == 1 for v in values):
-            repeat *= full[d]
+    terms = []
     for v in values:
-        keep = [k for k in range(grid.rank) if v.shape[k] != 1]
-        inputs.append("".join(_LETTERS[k] for k in keep))
-        terms.append(v.reshape([v.shape[k] for k in keep]).astype(float))
-    large = int(np.prod(full)) > _SMALL  # finding an order costs more than a small product
-    present = sorted({k for v in values for k in range(grid.rank) if v.shape[k] != 1})
-    out = [k for k in present if k not in dims]
-    result = np.einsum(",".join(inputs) + "->" + "".join(_LETTERS[k] for k in out), *terms, optimize=large)
+        own = tuple(k for k in range(grid.rank) if v.shape[k] != 1)
+        terms.append((v.reshape([v.shape[k] for k in own]).astype(float), own))
+    present = {k for _, own in terms for k in own}
+    repeat = int(np.prod([full[d] for d in dims if d not in present], dtype=np.int64))
+    out = present - set(dims)
+    result = terms[0]
+    for n, term in enumerate(terms[1:], start=2):
+        later = {k for _, own in terms[n:] for k in own}
+        result = _matrices(result, term, out | later)
+    array, own = _summed(*result, out)
     shape = [1] * grid.rank
-    for k, n in zip(out, result.shape, strict=True):
-        shape[k] = n
-    return np.asarray(result).reshape(shape) * repeat
+    for k, size in zip(own, array.shape, strict=True):
+        shape[k] = size
+    order = sorted(range(len(own)), key=lambda i: own[i])
+    return array.transpose(order).reshape(shape) * repeat
+
+
+Term = tuple[Values, tuple[int, ...]]  # an array and the dimension of the grid that each of its axes is
+
+
+def _summed(array: Values, own: tuple[int, ...], keep: set[int]) -> Term:
+    """A term summed over what need not be kept."""
+    gone = tuple(i for i, k in enumerate(own) if k not in keep)
+    return (array.sum(axis=gone), tuple(k for k in own if k in keep)) if gone else (array, own)
+
+
+def _matrices(left: Term, right: Term, keep: set[int]) -> Term:
+    """The product of two terms summed over the dimensions that are not kept, as a batch of matrix products."""
+    a, of_a = _summed(*left, keep | set(right[1]))
+    b, of_b = _summed(*right, keep | set(left[1]))
+    batch = [k for k in of_a if k in of_b and k in keep]
+    over = [k for k in of_a if k in of_b and k not in keep]
+    rows = [k for k in of_a if k not in of_b]
+    columns = [k for k in of_b if k not in of_a]
+    a = a.transpose([of_a.index(k) for k in (*batch, *rows, *over)])
+    b = b.transpose([of_b.index(k) for k in (*batch, *over, *columns)])
+    size = dict(zip((*batch, *rows, *over), a.shape, strict=True)) | dict(
+        zip((*batch, *over, *columns), b.shape, strict=True)
+    )
+
+    def volume(of: list[int]) -> int:
+        return int(np.prod([size[k] for k in of], dtype=np.int64))
+
+    product = np.matmul(
+        np.ascontiguousarray(a).reshape(volume(batch), volume(rows), volume(over)),
+        np.ascontiguousarray(b).reshape(volume(batch), volume(over), volume(columns)),
+    )
+    own = (*batch, *rows, *columns)
+    return product.reshape([size[k] for k in own]), own

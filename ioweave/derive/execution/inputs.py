@@ -10,6 +10,7 @@ import numpy as np
 from ioweave.derive.execution.grid import Values
 from ioweave.diagrams.diagram import Diagram, Input
 from ioweave.diagrams.dtypes import DTYPES
+from ioweave.diagrams.errors import WeaveError
 from ioweave.diagrams.expressions import Apply, Constant, Expr, Index, Number, Read, Size, walk
 from ioweave.diagrams.operators import COMPARISONS
 
@@ -35,6 +36,32 @@ def draw_inputs(
             if DTYPES[i.dtype].kind == "float":
                 _set_block(arrays[i.name], i, kind, rng)
     return arrays
+
+
+def given_inputs(
+    diagram: Diagram, values: Mapping[str, int | float], arrays: Mapping[str, Values]
+) -> dict[str, Values]:
+    """Arrays given for the inputs, by name, as float64, int64 or bool.
+
+    Raises WeaveError for a missing array, a name that is no input, a wrong shape or kind.
+    """
+    names = [i.name for i in diagram.inputs]
+    for name in arrays:
+        if name not in names:
+            raise WeaveError(f"`{name}` is given but is no input; the inputs are {', '.join(names)}")
+    result: dict[str, Values] = {}
+    for i in diagram.inputs:
+        if i.name not in arrays:
+            raise WeaveError(f"no array is given for the input `{i.name}`; the inputs are {', '.join(names)}")
+        array = np.asarray(arrays[i.name])
+        shape = tuple(form.fixed({n: int(v) for n, v in values.items()}) for form in i.dims)
+        if array.shape != shape:
+            raise WeaveError(f"the array given for `{i.name}` has shape {array.shape}; at these sizes it is {shape}")
+        kind = DTYPES[i.dtype].kind
+        if array.dtype.kind not in {"float": "fiub", "int": "iu", "bool": "b"}[kind]:
+            raise WeaveError(f"the array given for `{i.name}` holds {array.dtype}; it is declared {i.dtype}")
+        result[i.name] = array.astype({"float": np.float64, "int": np.int64, "bool": np.bool_}[kind])
+    return result
 
 
 def _draw(

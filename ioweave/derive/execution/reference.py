@@ -67,8 +67,8 @@ class _Line:
     def reader(self, parts: Mapping[str, Values]) -> Callable[[Read, Grid], Values]:
         def read(r: Read, grid: Grid) -> Values:
             if r.array in parts:  # a part is on the grid already, perhaps on a smaller one
-                part = parts[r.array]
-                return _cut(part.reshape([*part.shape, *[1] * (grid.rank - part.ndim)]), grid)
+                made = parts[r.array]
+                return _cut(made.reshape([*made.shape, *[1] * (grid.rank - made.ndim)]), grid)
             array = self.arrays[r.array]
             if not r.index:
                 return array.reshape([1] * grid.rank)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -75,6 +76,7 @@ class _Region:
         self.mma = self.vector = self.special = 0
         self.table = {v.name: v for v in self.program.variables}
         self.stores = {s.variable: s for s in self.program.stores}
+        self.boxes = {c.box.name: (c.box, c.spans) for c, _ in self.program.columns() if c.box is not None}
         sizes = self.setting.sizes
         names = {**self.setting.constants, **sizes}
         self.frames = list(frames(self.program.grouped, self.program.split, placed.tiles.group, sizes, names))
@@ -124,6 +126,7 @@ class _Region:
         self.memory.keep_only(event.column.live)
         happened = False
         for filled in event.fills:
+            self.memory.held.pop(filled.load.variable, None)  # what an earlier trip left
             if filled.survivors:
                 self.load(filled)
                 happened = True
@@ -157,9 +160,8 @@ class _Region:
 
     def reader(self, name: str, frame: Frame, entered: frozenset[str]) -> Grid:
         """The indices of a reading box over all that one filling serves."""
-        column = next(c for c, _ in self.program.columns() if c.box is not None and c.box.name == name)
-        assert column.box is not None
-        return frame.grid(column.box, column.spans, entered)
+        box, spans = self.boxes[name]
+        return frame.grid(box, spans, entered)
 
     def start(self, event: Start) -> None:
         for state in event.states:
@@ -172,7 +174,8 @@ class _Region:
     def run(self, event: Run) -> None:
         """Run a box on real slices, accumulate into its state, and count its arithmetic."""
         column, box = event.column, event.column.box
-        assert box is not None and column.variable is not None
+        assert box is not None
+        assert column.variable is not None
         name = column.variable
         taken = () if column.taken is None else (column.taken,)
         self.memory.keep_only({*column.live, *taken, name})
@@ -204,7 +207,8 @@ class _Region:
     def skip(self, event: Run) -> None:
         """A result that is not computed on this tile: what an earlier trip left is dropped, a known part is written."""
         box, name = event.column.box, event.column.variable
-        assert box is not None and name is not None
+        assert box is not None
+        assert name is not None
         part = np.full([event.grid.extent(a) for a in box.axes], np.nan if event.value is None else event.value)
         held = self.filled(event, self.memory.held.get(name), part)
         if held.values.shape == part.shape:
@@ -214,7 +218,8 @@ class _Region:
 
     def before(self, event: Run, now: Held) -> Held:
         """The state before the present step: where a loop inside the step repeats a box, it starts from it again."""
-        assert event.state is not None and event.column.box is not None
+        assert event.state is not None
+        assert event.column.box is not None
         step = (id(event.state), *(event.grid.bounds[a] for a in event.column.box.over))
         name = event.state.variable
         if name not in self.bases or self.bases[name][0] != step:
@@ -295,7 +300,7 @@ class _Region:
             store = self.stores[name]
             variable = self.table[name]
             at = event.frame.bounds(variable.entered)
-            axes = next(b.axes for b in self.program.boxes if b.name == variable.array)
+            axes = self.boxes[variable.array][0].axes
             target = tuple(slice(*at[a]) for a in axes)
             held = self.memory.held.get(name)
             if held is not None:
@@ -306,7 +311,7 @@ class _Region:
                 fixed = made.visits[0].value
                 assert fixed is not None, f"{name} is stored but was never computed"
                 values = np.full([t.stop - t.start for t in target], fixed)
-            place = (event.frame.part, *target) if store.state else target
+            place: tuple[int | slice, ...] = (event.frame.part, *target) if store.state else target
             self.arrays[store.array][place] = values
             written = self.written[store.array]
             count = values.size - int(np.count_nonzero(written[place]))  # once per instance, whatever the trips
@@ -381,7 +386,7 @@ def _block_union(reads: Sequence[tuple[Read, Grid]], shape: tuple[int, ...]) -> 
     for k in range(len(shape)):
         rest = {b[:k] + b[k + 1 :] for b in whole}
         pieces = sorted({b[k] for b in whole})
-        if len(rest) == 1 and all(x[1] == y[0] for x, y in zip(pieces, pieces[1:], strict=False)):
+        if len(rest) == 1 and all(x[1] == y[0] for x, y in pairwise(pieces)):
             joined = [*whole[0]]
             joined[k] = (pieces[0][0], pieces[-1][1])
             return tuple(slice(*i) for i in joined)

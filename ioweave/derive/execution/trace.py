@@ -190,7 +190,8 @@ class _Tracer:
 
     def run(self, column: Column, frame: Frame) -> Run:
         box, name = column.box, column.variable
-        assert box is not None and name is not None
+        assert box is not None
+        assert name is not None
         entered = frozenset(
             a for a, t in zip(self.program.loops, column.slot, strict=True) if t is not None and t % 2 == 0
         )

@@ -12,7 +12,14 @@ from ioweave.derive.program.program import Column, Load, Loop, Program, Role, St
 from ioweave.derive.program.setting import Setting
 from ioweave.derive.program.slots import Slot, context, occurrences, times
 from ioweave.derive.program.spans import Span, bare, demands, of_form
-from ioweave.derive.program.split import merge_boxes, merge_setting, split_boxes, state_name, with_operands, without_steps
+from ioweave.derive.program.split import (
+    merge_boxes,
+    merge_setting,
+    split_boxes,
+    state_name,
+    with_operands,
+    without_steps,
+)
 from ioweave.derive.streaming.repair import repair
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import OLD, Box, source
@@ -43,7 +50,9 @@ def build(name: str, boxes: Sequence[Box], stored: frozenset[str], shape: Shape,
     _check_stored(inner, outer, stored, shape)
     if not shape.split:
         return _instance(name, inner, stored, shape, setting)
-    kept = frozenset(b.name for b in inner if any(a in shape.split for a in b.over)) & _wanted(outer, stored, plan.boxes)
+    kept = frozenset(b.name for b in inner if any(a in shape.split for a in b.over)) & _wanted(
+        outer, stored, plan.boxes
+    )
     parted = {frozenset(b.over) & frozenset(shape.split) for b in inner if b.name in kept}
     if len(parted) > 1:
         raise Refused(
@@ -53,7 +62,8 @@ def build(name: str, boxes: Sequence[Box], stored: frozenset[str], shape: Shape,
     # an axis that the states keep is reduced in the merge, and only grouped here
     shape = replace(shape, split=tuple(a for a in shape.split if any(a in axes for axes in parted)))
     label = state_label(outer, inner, stored)
-    program = _instance(name, without_steps(inner, shape.loops), kept | (stored & {b.name for b in inner} - _outer(outer)), shape, setting, label)
+    leaving = kept | (stored & {b.name for b in inner} - _outer(outer))
+    program = _instance(name, without_steps(inner, shape.loops), leaving, shape, setting, label)
     outer = with_operands(inner, outer, kept | stored)
     merge = without_steps(merge_boxes(inner, outer, kept, shape.split), ())
     outputs = frozenset(stored & ({b.name for b in outer} | kept))
@@ -168,7 +178,9 @@ class _Builder:
                 return p
         return None
 
-    def define(self, name: str, array: str, role: Role, dtype: str, spans: tuple[Span, ...], entered: frozenset[str]) -> None:
+    def define(
+        self, name: str, array: str, role: Role, dtype: str, spans: tuple[Span, ...], entered: frozenset[str]
+    ) -> None:
         self.variables[name] = Variable(name, array, role, dtype, (spans,), entered)
 
     # -- loads
@@ -219,7 +231,9 @@ class _Builder:
         name = self.variable_name(box.name, slot)
         state = self.state_depth(box, slot)
         entered = self.entered(slot) if state is None else self.entered(slot, state)
-        self.define(name, box.name, "value" if state is None else "state", self.held[box.name], self.spans[box.name], entered)
+        self.define(
+            name, box.name, "value" if state is None else "state", self.held[box.name], self.spans[box.name], entered
+        )
         sources: list[tuple[Read, str]] = []
         for read in (*box.reads(), *rescale_read(box, self.made)):
             base = source(read.array)
@@ -231,7 +245,12 @@ class _Builder:
             variable = self.variable_name(base, where)
             sources.append((read, variable + OLD if read.array.endswith(OLD) else variable))
         return Column(
-            "run", box.name, box=box, slot=slot, variable=name, spans=self.spans[box.name],
+            "run",
+            box.name,
+            box=box,
+            slot=slot,
+            variable=name,
+            spans=self.spans[box.name],
             sources=tuple(dict.fromkeys(sources)),
         )
 
@@ -254,9 +273,7 @@ class _Builder:
             for slot in self.slots[box]
             if tuple(slot[: load.depth]) == load.key
         }
-        columns = [
-            (slot, self.column(b, slot, by_reader)) for b in self.boxes for slot in self.slots[b.name]
-        ]
+        columns = [(slot, self.column(b, slot, by_reader)) for b in self.boxes for slot in self.slots[b.name]]
         self.widen(columns)
         for name in [s for c in columns for _, s in c[1].sources if s.endswith(OLD)]:
             state = self.variables[name.removesuffix(OLD)]
@@ -272,7 +289,9 @@ class _Builder:
         nodes.extend(body)
         if tail:
             nodes.append(Column("store", "store", stores=tuple(tail)))
-        passes = max((t // 2 + 1 for s in self.slots.values() for x in s for t in x if t is not None and t % 2 == 0), default=1)
+        passes = max(
+            (t // 2 + 1 for s in self.slots.values() for x in s for t in x if t is not None and t % 2 == 0), default=1
+        )
         program = Program(
             self.name,
             self.shape.group,
@@ -315,7 +334,7 @@ class _Builder:
         nodes: list[Column | Loop] = []
         outside = [(s, c) for s, c in columns if s[p] is None]
         nodes.extend(self.section(p + 1, (*prefix, None), outside, loads, stores))
-        for t in sorted({s[p] for s, _ in columns if s[p] is not None}):  # type order: passes and what follows them
+        for t in sorted({t for s, _ in columns if (t := s[p]) is not None}):  # passes, and what follows each
             here = [(s, c) for s, c in columns if s[p] == t]
             path = (*prefix, t)
             inner = self.section(p + 1, path, here, loads, stores)

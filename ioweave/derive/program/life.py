@@ -24,9 +24,7 @@ def with_lives(program: Program) -> Program:
         result[id(column)] = replace(column, live=tuple(live), taken=taken)
 
     def rebuild(nodes: tuple[Column | Loop, ...]) -> tuple[Column | Loop, ...]:
-        return tuple(
-            replace(n, body=rebuild(n.body)) if isinstance(n, Loop) else result[id(n)] for n in nodes
-        )
+        return tuple(replace(n, body=rebuild(n.body)) if isinstance(n, Loop) else result[id(n)] for n in nodes)
 
     return replace(program, body=rebuild(program.body))
 

@@ -41,7 +41,7 @@ def _premature(b: Box, waiting: Sequence[Box], made: dict[str, Box]) -> bool:
         if o is None or set(o.axes) != set(b.axes):
             continue
         for other in waiting:
-            if other is not b and other.line == b.line and other.reduction is not None:
-                if any(s.array == r.array for s in other.reads()):
-                    return True
+            waits = other is not b and other.line == b.line and other.reduction is not None
+            if waits and any(s.array == r.array for s in other.reads()):
+                return True
     return False

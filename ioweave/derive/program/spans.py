@@ -103,7 +103,7 @@ def demands(
             _check_interval(b.name, a, span, tiled, sizes)
             spans.append(span)
         result[b.name] = tuple(spans)
-        inner = {a: s for a, s in zip(b.axes, spans, strict=True)}
+        inner = dict(zip(b.axes, spans, strict=True))
         inner.update({a: bare(a, sizes[a]) for a in b.over})
         for read in b.reads():
             for name in _targets(read, made):
@@ -122,7 +122,10 @@ def _check_interval(array: str, axis: str, span: Span, tiled: frozenset[str], si
     reach = span.high - span.low + 1
     for a, c in sorted(span.axes, key=lambda t: abs(t[1])):
         if abs(c) > reach:
-            raise Refused(f"{array} is read in strides of {abs(c)}; what a tile needs of it is no interval, so it must be stored")
+            raise Refused(
+                f"{array} is read in strides of {abs(c)}; what a tile needs of it is no interval; "
+                f"put {array} in a region of its own"
+            )
         reach += abs(c) * ((1 if a in tiled else sizes[a]) - 1)
 
 

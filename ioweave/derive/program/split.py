@@ -39,7 +39,8 @@ def split_boxes(
         for axis, t in zip(split, when[b.name], strict=True):
             if t >= 2:
                 raise Refused(
-                    f"{b.name} walks {axis} and needs a reduction over all of {axis}, which is grouped: no instance has it; "
+                    f"{b.name} walks {axis} and needs a reduction over all of {axis}, "
+                    f"which is grouped: no instance has it; "
                     f"stream {axis} or leave it whole"
                 )
     outer = tuple(b for b in boxes if any(when[b.name]))

@@ -6,7 +6,7 @@ from ioweave.derive.counting.levelled import count
 from ioweave.derive.reporting.bounds import bound_row, napkin_row, searched
 from ioweave.derive.reporting.cost import check_levels
 from ioweave.derive.reporting.explained import explain_counts
-from ioweave.derive.reporting.found import run_search
+from ioweave.derive.reporting.found import Watch, run_search, silent
 from ioweave.derive.reporting.sides import make_side
 from ioweave.derive.reporting.subject import Subject
 from ioweave.derive.reporting.target import Target
@@ -16,9 +16,16 @@ from ioweave.hierarchy.notation import print_levelled
 from ioweave.hierarchy.report import ExplainRow, Report
 
 
-def derive_report(subject: Subject, target: Target, explain: bool = False) -> Report:
+def derive_report(subject: Subject, target: Target, explain: bool = False, watch: Watch = silent) -> Report:
     """The cheapest schedule with everything that is known of it. Raises DoesNotFit where none fits."""
-    return found_report(run_search(subject, target), subject, target, explain)
+    return found_report(run_search(subject, target, watch), subject, target, explain)
+
+
+def left_out(subject: Subject) -> tuple[str, ...]:
+    """A sentence where levels were written, which a search does without."""
+    if subject.levelled is None:
+        return ()
+    return ("the levels as written are left out; `ioweave cost` counts them",)
 
 
 def drawn_report(subject: Subject, target: Target) -> Report:
@@ -46,7 +53,7 @@ def drawn_report(subject: Subject, target: Target) -> Report:
 def found_report(found: Found, subject: Subject, target: Target, explain: bool = False) -> Report:
     """The report of what a search found."""
     values = subject.values
-    notes = list(subject.warnings)
+    notes = [*subject.warnings, *left_out(subject)]
     if found.interrupted:
         notes.append("the search was interrupted: this is the best that was found until then")
     return Report(

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ioweave.derive.reporting.subject import Subject
 from ioweave.derive.reporting.target import Target, check_axes
 from ioweave.derive.search.derive import derive
 from ioweave.derive.search.found import Found
 
+Watch = Callable[[str], None]
 
-def run_search(subject: Subject, target: Target) -> Found:
-    """The cheapest schedule of a subject. Raises DoesNotFit where none fits the capacity."""
+
+def silent(_: str) -> None:
+    """Tell nobody."""
+
+
+def run_search(subject: Subject, target: Target, watch: Watch = silent) -> Found:
+    """The cheapest schedule of a subject; ``watch`` is told what is looked at. Raises DoesNotFit where none fits."""
     check_axes(target.align, [a for a, _ in subject.axes], "tiles are to be aligned along")
     return derive(
         subject.diagram,
@@ -19,4 +27,5 @@ def run_search(subject: Subject, target: Target) -> Found:
         accumulate=target.accumulate,
         align=target.align,
         levels=target.levels,
+        watch=watch,
     )

@@ -11,10 +11,10 @@ from ioweave.derive.program.build import build
 from ioweave.derive.program.setting import Setting
 from ioweave.derive.search.assemble import Placement, assemble
 from ioweave.derive.search.found import Found
-from ioweave.derive.search.partition import Space, shortest
+from ioweave.derive.search.partition import Space, Unit, shortest
 from ioweave.derive.search.regions import Effort, Limits, Schedule, best_schedule, least_memory
 from ioweave.derive.search.shapes import frame, shapes
-from ioweave.derive.search.units import Unit, least_touched, units_of
+from ioweave.derive.search.units import least_touched, units_of
 from ioweave.diagrams.boxes import Opened
 from ioweave.diagrams.diagram import Diagram
 from ioweave.diagrams.errors import DoesNotFit, Refused, WeaveError
@@ -57,12 +57,12 @@ def derive(
     opened = open_diagram(diagram)
     setting = Setting.make(opened, values, accumulate)
     limits = Limits(limit, _component_aligns(opened, align or {}))
-    units, space_of = units_of(diagram, opened)
+    units, most, space_of = units_of(diagram, opened)
     effort = Effort()
     fitting = _fits(units, opened, setting, limits, lower)
     before = baseline(diagram, opened, setting, limits, fitting, (upper, lower))
-    space = Space(opened, units, setting, limits)
-    found = shortest(space, effort, least_touched(opened, setting), start + patience, watch)
+    space = Space(opened, units, setting, limits, most)
+    found = shortest(space, effort, least_touched(opened, setting), start + patience, watch, fitting)
     after, steps = assemble(diagram, [_placement(s) for s in found.schedules], values, accumulate, (upper, lower))
     sentence = (
         f"{space_of}; up to three streamed axes each in every order, every grouping, what is held; every tile size "

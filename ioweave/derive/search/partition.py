@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -50,9 +50,12 @@ class Partition:
 
 
 class Space:
-    """The units of a diagram and the candidate regions over them."""
+    """The units of a diagram and the candidate regions over them, of at most ``most`` units each."""
 
-    def __init__(self, opened: Opened, units: Sequence[Unit], setting: Setting, limits: Limits) -> None:
+    def __init__(
+        self, opened: Opened, units: Sequence[Unit], setting: Setting, limits: Limits, most: int | None = None
+    ) -> None:
+        self.most = most
         self.opened, self.units, self.setting, self.limits = opened, tuple(units), setting, limits
         self.made = {b.name: k for k, u in enumerate(units) for b in u.boxes}
         n = len(units)
@@ -95,6 +98,8 @@ class Space:
         while frontier:
             grown: list[int] = []
             for s in frontier:
+                if self.most is not None and s.bit_count() >= self.most:
+                    continue
                 around = 0
                 for k in self.members(s):
                     around |= self.linked[k]
@@ -171,16 +176,23 @@ def shortest(
     touched: Callable[[str, Sequence[Read]], int],
     deadline: float,
     watch: Callable[[str], None],
+    alone: Mapping[str, Schedule],
 ) -> Partition:
     """The cheapest sequence of regions that stores every output.
 
     ``touched`` gives the least values that reads of an array touch; ``deadline`` is a
     ``time.monotonic`` after which the best found so far is returned, labelled so; ``watch`` is
-    told what is being searched. Raises DoesNotFit where no partition fits the capacity.
+    told what is being searched; ``alone`` has the best schedule of every line by itself, which
+    is a first answer. Raises DoesNotFit where no partition fits the capacity.
     """
     every, exact = space.candidates()
     cost: dict[Candidate, float] = {c: space.bound(c, touched) for c in every}
     solved: dict[Candidate, Schedule] = {}
+    for c in every:
+        schedule = alone.get(space.name(c))
+        if schedule is not None and space.stored(c) == schedule.stored and set(space.boxes(c)) == set(schedule.boxes):
+            solved[c] = schedule
+            cost[c] = schedule.values
     interrupted = False
     try:
         while True:
@@ -196,7 +208,7 @@ def shortest(
                 break
             known = _path(space, {c: cost[c] for c in solved})
             most = known[0] if known is not None else float("inf")
-            c = max(open_, key=lambda c: c.units.bit_count())
+            c = min(open_, key=lambda c: c.units.bit_count())
             watch(", ".join(sorted(space.stored(c))))
             ceiling = most - (total - cost[c])
             found = best_schedule(

@@ -8,7 +8,8 @@ boxes on the way to the state are live together. What is loaded deeper than the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from bisect import bisect_right
 from math import prod
 from typing import Any
 
@@ -51,6 +52,13 @@ class Basis:
     loads: tuple[tuple[str, Axes, int], ...]
     stores: int
     density: Density | None
+    _whole: dict[Axes, int] = field(default_factory=dict, compare=False, repr=False)
+
+    def whole(self, axes: Axes) -> int:
+        """The product of the sizes of some axes."""
+        if axes not in self._whole:
+            self._whole[axes] = prod(n for k, n in enumerate(self.sizes) if axes >> k & 1)
+        return self._whole[axes]
 
 
 @dataclass(frozen=True)
@@ -173,10 +181,7 @@ def relaxed(b: Basis, shape: Shape) -> Bound:
 
     def add(live: dict[Axes, int], bits: int, axes: Axes, entered: Axes) -> None:
         cut = axes & (group | entered)
-        for k, n in enumerate(b.sizes):
-            if (axes & ~cut) >> k & 1:
-                bits *= n
-        live[cut] = live.get(cut, 0) + bits
+        live[cut] = live.get(cut, 0) + bits * b.whole(axes & ~cut)
 
     columns: list[Sum] = []
 
@@ -266,14 +271,14 @@ def possible(
             tiles[k] = options[axes[k]][row]
         return tiles
 
-    top = []
-    for k in moving:  # each axis alone, all others at their smallest
-        tiles = list(smallest)
-        tiles[k] = options[axes[k]]
-        fitting = np.count_nonzero(np.broadcast_to(memory(bound, tiles) <= capacity_bits, tiles[k].shape))
-        if not fitting:
-            return False
-        top.append([fitting - 1])
+    top = _largest_alone(bound, moving, [int(t) for t in smallest], [options[a] for a in axes], capacity_bits)
+    if top is None:
+        return False
+    tiles = list(smallest)
+    for k, (last,) in zip(moving, top, strict=True):
+        tiles[k] = int(options[axes[k]][last])
+    if transfers(bound, b, tiles) > ceiling:
+        return False
     lo = np.zeros((len(moving), 1), dtype=np.int64)
     hi = np.array(top, dtype=np.int64).reshape(len(moving), 1)
     while lo.shape[1]:
@@ -287,6 +292,36 @@ def possible(
             return bool(lo.shape[1])
         lo, hi = split_cells(lo, hi)
     return False
+
+
+def _largest_alone(
+    bound: Bound, moving: Sequence[int], smallest: Sequence[int], options: Sequence[Ints], capacity_bits: int
+) -> list[list[int]] | None:
+    """For each axis the last of its tiles that fits while all others are at their smallest; None where none does."""
+    room = [capacity_bits - sum(_times(c, a, smallest, -1) for a, c in column.items()) for column in bound.columns]
+    if min(room, default=0) < 0:
+        return None
+    top = []
+    for k in moving:
+        largest: float = float("inf")
+        for column, left in zip(bound.columns, room, strict=True):
+            slope = sum(_times(c, a, smallest, k) for a, c in column.items() if a >> k & 1)
+            if slope:
+                largest = min(largest, smallest[k] + left // slope)
+        last = bisect_right(options[k], largest) - 1
+        top.append([last])
+    return top
+
+
+def _times(coefficient: int, axes: Axes, tiles: Sequence[int], leave_out: int) -> int:
+    """A coefficient times the tiles of its axes, but for one."""
+    k = 0
+    while axes:
+        if axes & 1 and k != leave_out:
+            coefficient *= tiles[k]
+        axes >>= 1
+        k += 1
+    return coefficient
 
 
 def split_cells(lo: Ints, hi: Ints) -> tuple[Ints, Ints]:

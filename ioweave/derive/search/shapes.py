@@ -70,21 +70,21 @@ def shapes(f: Frame) -> Iterator[Shape]:
             walked = [a for a in free if a not in group]
             for m in range(min(len(walked), LOOPS) + 1):
                 for loops in permutations(walked, m):
-                    if _dominated(f, loops) or any(
-                        kind[a] == kind[b] and order[a] > order[b] for a, b in pairwise(loops)
-                    ):
+                    if any(kind[a] == kind[b] and order[a] > order[b] for a, b in pairwise(loops)):
                         continue
                     for hold in _holds(f, loops):
+                        if _dominated(f, loops, hold):
+                            continue
                         yield Shape((*f.batch, *group), loops, (), hold)
 
 
-def _dominated(f: Frame, loops: tuple[str, ...]) -> bool:
+def _dominated(f: Frame, loops: tuple[str, ...], hold: tuple[tuple[str, int], ...]) -> bool:
     """Whether the outermost loop could as well be grouped.
 
     If every array that lacks the outermost loop's axis is loaded further in, that loop reuses
     nothing between its trips; grouping its axis moves the same values and holds no more.
     """
-    if not loops or loops[0] not in f.groupable:
+    if not loops or loops[0] not in f.groupable or any(depth == 0 for _, depth in hold):
         return False
     first = loops[0]
     return all(first in axes or any(a in axes for a in loops[1:]) for _, axes in f.reads)

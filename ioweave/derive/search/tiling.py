@@ -51,10 +51,14 @@ def variables(terms: Terms, group: tuple[str, ...], loops: tuple[str, ...]) -> t
     moving: set[Var] = set()
     for _, p in (*terms.loads, *terms.stores):
         for f in p.factors:
-            if f.kind in ("tiles", "swept") and f.at != "whole":
-                moving.add(("stream" if f.at == "step" else "group", f.axis))
-                if f.at == "step" and f.axis in terms.grouped:
-                    moving.add(("group", f.axis))
+            if f.kind not in ("tiles", "swept"):
+                continue
+            for axis, at in ((f.axis, f.at), *((a, w) for a, _, w in f.also)):
+                if at == "whole":
+                    continue
+                moving.add(("stream" if at == "step" else "group", axis))
+                if at == "step" and axis in terms.grouped:
+                    moving.add(("group", axis))
     every: list[Var] = [*(("group", a) for a in group), *(("stream", a) for a in loops)]
     return [v for v in every if v in moving], [v for v in every if v not in moving]
 

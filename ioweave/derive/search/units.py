@@ -17,8 +17,11 @@ from ioweave.diagrams.opening import can_open
 PARTED = 9  # composites are parted in diagrams of at most so many units
 
 
-def units_of(diagram: Diagram, opened: Opened) -> tuple[tuple[Unit, ...], str]:
-    """The units, with a sentence on the space they span.
+MOST = 4  # units in one region, in diagrams of more units than that
+
+
+def units_of(diagram: Diagram, opened: Opened) -> tuple[tuple[Unit, ...], int | None, str]:
+    """The units, how many a region may have (None: any), and a sentence on the space they span.
 
     A plain line is one unit: what follows a reduction elementwise costs nothing where the
     reduction is, so parting them moves no less. A composite's parts are units each, while
@@ -31,8 +34,10 @@ def units_of(diagram: Diagram, opened: Opened) -> tuple[tuple[Unit, ...], str]:
         whole.append(Unit(boxes, line.name))
         parted.extend([Unit((b,), line.name) for b in boxes] if can_open(line) else [Unit(boxes, line.name)])
     if len(parted) <= PARTED:
-        return tuple(parted), "every partition into regions of lines and of parts of composites"
-    return tuple(whole), "every partition into regions of lines (composites whole: the diagram has many lines)"
+        return tuple(parted), None, "every partition into regions of lines and of parts of composites"
+    if len(whole) <= MOST + 2:
+        return tuple(whole), None, "every partition into regions of lines, composites whole"
+    return tuple(whole), MOST, f"every partition into regions of up to {MOST} lines, composites whole"
 
 
 def least_touched(opened: Opened, setting: Setting) -> Callable[[str, Sequence[Read]], int]:

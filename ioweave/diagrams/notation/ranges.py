@@ -252,7 +252,7 @@ def _excluded_on_grid(
 def _on_grid(e: Expr, grids: Mapping[str, object], values: Mapping[str, Value]) -> object:
     import numpy as np
 
-    from ioweave.diagrams.operators import numpy_function
+    from ioweave.diagrams.arithmetic import FUNCTIONS
 
     match e:
         case Index(axis=axis):
@@ -263,6 +263,6 @@ def _on_grid(e: Expr, grids: Mapping[str, object], values: Mapping[str, Value]) 
             return values[name]
         case Apply(op=op, args=args):
             with np.errstate(all="ignore"):
-                return numpy_function(op)(*(_on_grid(a, grids, values) for a in args))
+                return FUNCTIONS[op](*(_on_grid(a, grids, values) for a in args))
         case _:
             raise TypeError(type(e).__name__)

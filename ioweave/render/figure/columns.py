@@ -28,11 +28,10 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """The result: centre of each column, right end of the wires, width of the panel."""
+    """The result: centre and extent of each column, width of the panel."""
 
     centres: tuple[float, ...]
     spans: tuple[tuple[float, float], ...]
-    end: float
     width: float
 
 
@@ -76,9 +75,7 @@ class Walker(Drafter):
         last_centre = max(self.centres.values(), default=0.0)
         right = max(end + 9 + last, last_centre + self.demand.columns[-1] / 2 + self.demand.right)
         n = len(self.panel.columns)
-        return Walked(
-            tuple(self.centres[c] for c in range(n)), tuple(self.spans[c] for c in range(n)), end, right
-        )
+        return Walked(tuple(self.centres[c] for c in range(n)), tuple(self.spans[c] for c in range(n)), right)
 
     def _region(self, plan: RegionPlan) -> None:
         theme = self.theme
@@ -256,4 +253,3 @@ class Walker(Drafter):
         for x in (left, right):
             self.sketch.marks.append(Line((x, y), (x, y + 5 * hook), colour, 1.1))
         self.sketch.texts.append(Label(text, size, colour, ((middle, y + 0.32 * size, "middle"),)))
-

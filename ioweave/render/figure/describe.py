@@ -130,9 +130,7 @@ def _column(line: Line, names: dict[str, str]) -> ColumnSpec:
                 sign = SIGNS.get(op, op)
                 return replace(blank, title=title, glyph="reduce", over=worked, reduction=sign, before=before)
             glyph = "norm" if op in NORMS else "softmax"
-            return replace(
-                blank, title=title, glyph=glyph, works=worked, reduction=NORMS.get(op, ""), before=before
-            )
+            return replace(blank, title=title, glyph=glyph, works=worked, reduction=NORMS.get(op, ""), before=before)
         case inner if not _bound(inner):
             signs = _signs(line.expr)
             glyph = "add" if signs == ("+",) else "elementwise"

@@ -403,7 +403,6 @@ class Drafter:
         return x + 16 + w + 4
 
 
-
 def _places(text: str, size: float, x0: float, x1: float, y: float) -> tuple[tuple[float, float, str], ...]:
     """Above the wire: in the middle first, then to the sides, then below it."""
     _, height, depth = extent(text, size)

@@ -35,7 +35,6 @@ class _Drawn:
     layers: tuple[tuple[Primitive, ...], ...]
     top: float
     bottom: float
-    left: float
     width: float
     dropped: tuple[str, ...]
 
@@ -103,11 +102,9 @@ def _panel(panel: PanelSpec, theme: Theme, letter: str) -> _Drawn:
     layers = tuple(
         tuple(layer) for layer in (sketch.plates, separators, sketch.wires, sketch.marks, sketch.ports, texts)
     )
-    x0, y0, x1, y1 = labels.bounds(tuple(i for layer in layers for i in layer))
+    _, y0, x1, y1 = labels.bounds(tuple(i for layer in layers for i in layer))
     heading = width(panel.title, theme.text_title) + width(f"({letter})", theme.text_title, True) + 5
-    return _Drawn(
-        letter, ident, panel, walked, layers, y0, y1, x0, max(x1, walked.width, heading), tuple(dropped)
-    )
+    return _Drawn(letter, ident, panel, walked, layers, y0, y1, max(x1, walked.width, heading), tuple(dropped))
 
 
 def _separators(sketch: Sketch, theme: Theme) -> list[Primitive]:

@@ -206,7 +206,7 @@ def _change(before: int, after: int, plain: str) -> tuple[str, bool]:
     if ratio <= 1 / 1.1:
         return f"{_times(1 / ratio)}× more", False
     percent = 100 * (after - before) / before
-    text = f"{abs(percent):.2g}"
+    text = f"{abs(percent):.2g}" if abs(percent) >= 0.1 else "under 0.1"
     return (f"{text}% less", True) if percent < 0 else (f"{text}% more", False)
 
 
@@ -271,9 +271,7 @@ class _Sketch:
         assert self.partial is not None
         column = self.partial
         state = OperandSpec(f"state({column.result})", ((PARTS,), *((a,) for a in column.axes)))
-        return ColumnSpec(
-            column.result, column.axes, (state,), "merge", "reduce", over=(PARTS,), reduction="merge"
-        )
+        return ColumnSpec(column.result, column.axes, (state,), "merge", "reduce", over=(PARTS,), reduction="merge")
 
     def _transfers(
         self, span: tuple[int, ...], columns: Sequence[ColumnSpec], ports: Sequence[PortSpec]

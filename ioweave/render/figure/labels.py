@@ -53,8 +53,7 @@ def strokes(items: Iterable[Primitive]) -> list[Extent]:
             case Cubic(_, _, width):
                 points, h = flatten(item, 24), width / 2
                 out.extend(
-                    (min(a, c) - h, min(b, d) - h, max(a, c) + h, max(b, d) + h)
-                    for (a, b), (c, d) in pairwise(points)
+                    (min(a, c) - h, min(b, d) - h, max(a, c) + h, max(b, d) + h) for (a, b), (c, d) in pairwise(points)
                 )
             case Polygon(points):
                 xs, ys = [p[0] for p in points], [p[1] for p in points]

@@ -98,9 +98,7 @@ def plan_operation(column: ColumnSpec, operands: Sequence[OperandSpec]) -> Opera
     joins, cups, ends = _meet(wires, carriers, over, operands)
     kept = _kept(wires, joins, over)
     late = frozenset(w.slot for w in wires if operands[w.operand].late)
-    return Operation(
-        tuple(counts), tuple(wires), joins, cups, ends, tuple(fixed), late, _leave(column, kept, base)
-    )
+    return Operation(tuple(counts), tuple(wires), joins, cups, ends, tuple(fixed), late, _leave(column, kept, base))
 
 
 def _main(ks: list[int], operands: Sequence[OperandSpec]) -> int:

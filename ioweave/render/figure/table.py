@@ -123,4 +123,3 @@ def _cell(
     if cell.value:
         out.append(Text(cell.value, x, base - LINE + VALUE, theme.text_small, theme.faint, "middle"))
     return out
-

@@ -67,9 +67,12 @@ def header(report: Report) -> RenderableType:
     if report.other:
         name.append(" against ", style="not bold")
         name.append(report.other)
-    if report.title and not report.other:
-        name.append(f"  {report.title}", style="not bold dim")
     lines: list[RenderableType] = [name]
+    if report.title and not report.other:
+        if len(report.algorithm) + len(report.title) < WIDTH - 2:
+            name.append(f"  {report.title}", style="not bold dim")
+        else:
+            lines.append(Padding(Text(report.title, style="dim"), (0, 0, 0, 2)))
     if report.axes and len(report.check or ()) < 2:
         lines.append(Text("  " + ", ".join(f"{a} = {n:,}" for a, n in report.axes)))
     target = []

@@ -35,7 +35,9 @@ def sides(report: Report) -> RenderableType:
         if new is None and old is None:
             continue
         cells = [write(new)] if before is None else [write(old), write(new)]
-        note = change(old, new) if compared and before is not None and old is not None and new is not None else ""
+        note = ""
+        if compared and old is not None and new is not None:
+            note = change(old, new) or "unchanged"
         style = "bold" if name in ("H", "M", "F", "T") else ""
         table.add_row(name, part, *cells, *([note] if before is not None else []), style=style)
     return table

@@ -12,7 +12,5 @@ def png(scene: Scene, scale: float = 2.0) -> bytes:
 
     width = max(1, round(scene.width * scale))
     return bytes(
-        resvg_py.svg_to_bytes(
-            svg_string=svg(scene), dpi=96, width=width, background="#ffffff", skip_system_fonts=True
-        )
+        resvg_py.svg_to_bytes(svg_string=svg(scene), dpi=96, width=width, background="#ffffff", skip_system_fonts=True)
     )

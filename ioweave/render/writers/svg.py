@@ -16,9 +16,7 @@ def number(v: float) -> str:
 
 def svg(scene: Scene) -> str:
     """The scene as an SVG document; the same text for the same scene, always."""
-    used = sorted(
-        {g.index for t in walk(scene.items) if isinstance(t, Text) for g in typeset(t.markup, t.bold).glyphs}
-    )
+    used = sorted({g.index for t in walk(scene.items) if isinstance(t, Text) for g in typeset(t.markup, t.bold).glyphs})
     w, h = number(scene.width), number(scene.height)
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="{w}" height="{h}" '
