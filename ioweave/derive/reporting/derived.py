@@ -18,7 +18,7 @@ from ioweave.hierarchy.report import ExplainRow, Report
 
 def derive_report(subject: Subject, target: Target, explain: bool = False, watch: Watch = silent) -> Report:
     """The cheapest schedule with everything that is known of it. Raises DoesNotFit where none fits."""
-    return found_report(run_search(subject, target, watch), subject, target, explain)
+    return found_report(run_search(subject, target, watch, partial=True), subject, target, explain)
 
 
 def left_out(subject: Subject) -> tuple[str, ...]:
