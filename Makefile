@@ -36,8 +36,10 @@ $(BIN)/python:
 
 $(RUNTIME): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m compileall -q ioweave  # compiled once here, where the environment may keep Python from doing so
 	@touch $@
 
 $(ALL): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
+	$(BIN)/python -m compileall -q ioweave
 	@touch $@ $(RUNTIME)

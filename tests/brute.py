@@ -47,8 +47,9 @@ def every_shape(boxes: Sequence[Box], stored: frozenset[str], both: bool = False
             for loops in permutations(walked, n):
                 depths = []
                 for name, indexed in arrays.items():
-                    deepest = max((p + 1 for p, a in enumerate(loops) if any(a in i for i in indexed)), default=0)
-                    depths.append([None, *((name, p) for p in range(deepest))])
+                    natural = [max((p + 1 for p, a in enumerate(loops) if a in i), default=0) for i in indexed]
+                    further = range(min(natural) + (len(set(natural)) > 1))
+                    depths.append([None, *((name, p) for p in further)])
                 for choice in product(*depths):
                     yield Shape(group, loops, (), tuple(c for c in choice if c is not None))
 

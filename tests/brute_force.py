@@ -20,7 +20,7 @@ import numpy as np
 from ioweave.derive.streaming import repair
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.arithmetic import FUNCTIONS
-from ioweave.diagrams.boxes import Box, base_name
+from ioweave.diagrams.boxes import Box, base_name, source
 from ioweave.diagrams.expressions import Apply, Constant, Expr, Index, Number, Read, Size
 from ioweave.diagrams.opening import open_diagram
 from ioweave.diagrams.operators import REDUCTIONS
@@ -74,36 +74,51 @@ class _Region:
         self.shape |= {b.name: tuple(self.size(a) for a in b.axes) for b in opened.boxes}
         self.group = {a: min(g, self.size(a)) for a, g in region.group}
         self.hold = dict(region.hold)
-        self.split = [a for a, g in self.group.items() if g < self.size(a) and self._reduced_away(a)]
+        self.split = [a for a, g in self.group.items() if g < self.size(a) and self._reduced(a)]
         self.steps: list[int | None] = [None] * len(self.split) + [s for _, s in region.stream]
         self.loops = [*self.split, *(a for a, _ in region.stream)]
         facts = {i.name: i.fact for i in diagram.inputs if i.fact is not None}
         plan = repair(tuple(self.boxes.values()), frozenset(self.loops), frozenset(self.kept), facts)
         self.refused = {r.reduction for r in plan.refusals}
-        self.state = [b for b in plan.boxes if b.running and set(b.over) & set(self.split)]
+        self.state = self._partial(plan.boxes)
         self._check(region)
 
     def size(self, axis: str) -> int:
         return int(self.values[base_name(axis)])
 
-    def _reduced_away(self, axis: str) -> bool:
-        """Whether a stored member lacks a grouped axis, which a reduction then has to remove (16, 24)."""
-        lacking = [self.boxes[k] for k in self.kept if axis not in self.boxes[k].axes]
-        for box in lacking:
-            if not self._upstream_reduces(box, axis):
+    def _reduced(self, axis: str) -> bool:
+        """Whether a member reduces over a grouped axis (24); each stored one must do so or have it (16)."""
+        for box in (self.boxes[k] for k in self.kept):
+            if axis not in box.axes and not self._upstream_reduces(box, axis):
                 raise Unrunnable(f"{box.name} lacks the grouped axis {axis}")
-        return bool(lacking)
+        return any(axis in b.over for b in self.boxes.values())
 
     def _upstream_reduces(self, box: Box, axis: str) -> bool:
         if axis in box.over:
             return True
         return any(self._upstream_reduces(self.boxes[r.array], axis) for r in box.reads() if r.array in self.boxes)
 
+    def _partial(self, boxes: tuple[Box, ...]) -> list[Box]:
+        """The accumulators that an instance leaves unfinished; not those that need a merged result first."""
+        partial: dict[str, Box] = {}
+        late: set[str] = set()
+        for b in boxes:
+            if any(r.array in partial or source(r.array) in late for r in b.reads()):
+                late.add(b.name)
+            elif set(b.over) & set(self.split):
+                partial[b.name] = b
+        return list(partial.values())
+
     def _check(self, region: Region) -> None:
         have = {a for b in self.boxes.values() for a in b.all_axes}
         for axis, _ in (*region.group, *region.stream):
             if axis not in have:
                 raise Unrunnable(f"no member has {axis}")
+        tiled = {a for a, _ in (*region.group, *region.stream)}
+        for r in (r for b in self.boxes.values() for r in b.reads() if r.array in self.boxes):
+            for axis, form in zip(self.boxes[r.array].axes, r.index, strict=True):
+                if axis in tiled and form.names != (axis,):
+                    raise Unrunnable(f"what is read of {r.array} does not move with {axis}")
 
     # places of boxes among the runs of the loops (14, 18)
 
@@ -155,7 +170,13 @@ class _Region:
                 need = max(need, at[j] + 1)
         walks = self.loops[j] in box.all_axes
         further = any(a in box.all_axes for a in self.loops[j + 1 :])
-        return need + 1 if need % 2 and (walks or (need == 1 and further)) else need
+        repeated = need == 1 and further and not any(n > 1 and n % 2 for n in before)  # in a tail, only loops it walks
+        return need + 1 if need % 2 and (walks or repeated) else need
+
+    def merged(self, box: Box) -> bool:
+        """Whether a stored member is complete only after the merge of a split reduction (24)."""
+        at = self.place(box, self.follows(box, frozenset()))
+        return bool(set(self.split) & set(box.over)) or 3 in at[: len(self.split)]
 
     def operand_place(self, operand: Box, among: frozenset[str], reader: Place) -> Place:
         """Where the value that a reader uses is made: where it is first, or again beside its reader."""
@@ -226,7 +247,10 @@ class _Region:
                 value, needs = self.row(condition, env)
                 if value is not None:
                     return self.row(yes if value else no, env)
-                return None, needs | self.row(yes, env)[1] | self.row(no, env)[1]
+                rows = self.row(yes, env), self.row(no, env)
+                if rows[0][0] is not None and rows[0][0] == rows[1][0]:
+                    return rows[0]
+                return None, needs | rows[0][1] | rows[1][1]
             case Apply(op=op, args=args):
                 rows = [self.row(a, env) for a in args]
                 value = _decided(op, [v for v, _ in rows])
@@ -255,7 +279,11 @@ class _Region:
 
     def _merge(self, moved: Moved, runs: dict[str, set[tuple[Place, frozenset[str]]]]) -> None:
         """The region that loads every state, runs the tail and stores the result (24)."""
-        moved.loads["state"] += moved.stores["state"]
+        tiles = {a: -(-self.size(a) // g) for a, g in self.group.items()}
+        for box in self.state:  # a tile of the state from each instance
+            n = math.prod(self.size(a) for a in box.axes) * math.prod(n for a, n in tiles.items() if a not in box.axes)
+            moved.stores["state"] += n
+            moved.loads["state"] += n
         loaded: dict[str, set[Element]] = defaultdict(set)
         for name, places in runs.items():
             if any(3 in at[: len(self.split)] for at, _ in places):
@@ -266,7 +294,8 @@ class _Region:
         for array, elements in loaded.items():
             moved.loads[array] += len(elements)
         for k in self.kept:
-            moved.stores[k] += math.prod(self.shape[k])
+            if self.merged(self.boxes[k]):
+                moved.stores[k] += math.prod(self.shape[k])
 
     def footprint(self, read: Read, tile: dict[str, range]) -> set[Element]:
         """The elements of a read over a tile, those out of range left out (6)."""
@@ -304,10 +333,8 @@ class _Instance:
     def count(self, moved: Moved) -> None:
         region = self.region
         for k in region.kept:
-            if not region.split:
+            if not region.merged(region.boxes[k]):
                 moved.stores[k] += math.prod(len(self.whole(a)) for a in region.boxes[k].axes)
-        for box in region.state if region.split else ():
-            moved.stores["state"] += math.prod(len(self.whole(a)) for a in box.axes)
         for box in reversed(region.boxes.values()):
             for at, among in sorted(self.runs.get(box.name, ()), key=str):
                 if not any(n == 3 for n in at[: len(region.split)]):
@@ -325,8 +352,7 @@ class _Instance:
     def run(self, box: Box, at: Place, among: frozenset[str]) -> None:
         region = self.region
         stored = box.name in region.kept and (at, among) == self._first(box)
-        if region.split:
-            stored = bool(region.reduced(box) & set(region.split))
+        stored = stored or bool(region.reduced(box) & set(region.split))
         for trips in self.every(at):
             tile = {a: self.whole(a) for a in box.all_axes}
             for j, a in enumerate(region.loops):

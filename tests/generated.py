@@ -256,10 +256,46 @@ def passes(d: Draft) -> None:
             d.outputs.append("R")
 
 
+def chains(d: Draft) -> None:
+    """Maps and reductions of maps and reductions, each line of earlier ones and of inputs."""
+    axes = ("a", "b", "c")
+    made: list[tuple[str, tuple[str, ...]]] = []
+    for k in range(d.rng.randint(2, 5)):
+        operands = [d.rng.choice(made)] if made else []
+        if made and d.rng.random() < 0.4:
+            operands.append(d.rng.choice(made))
+        name = f"A{k}"
+        if not operands or d.rng.random() < 0.6:
+            dims = d.some(axes)
+            d.input(name, *dims)
+            operands.append((name, dims))
+        if len(made) > 1 and not any(made[-1][0] in t for _, t, _ in d.lines[-1:]):
+            operands.append(made[-1])
+        reads = [f"{n}[{', '.join(i)}]" if i else n for n, i in dict(operands).items()]
+        have = tuple(dict.fromkeys(a for _, i in operands for a in i))
+        text = d.rng.choice([" * ", " + ", " - "]).join(d.map(r) if d.rng.random() < 0.3 else r for r in reads)
+        gone = d.some(have)[: d.rng.randint(1, 2)] if len(have) > 1 and d.rng.random() < 0.6 else ()
+        if gone:
+            op = d.rng.choice(["sum", "max", "sum", "mean"])
+            if d.rng.random() < 0.2 and "a" in have and "b" in have and op != "mean":
+                text = f"where({d.rng.choice(['a <= b', 'b < a', 'a < 2'])}, {text}, {'-inf' if op == 'max' else 0})"
+            text = f"{op}[{', '.join(gone)}]({text})"
+        kept = tuple(a for a in d.mixed(have) if a not in gone)
+        if not kept:
+            continue
+        d.line(f"T{k}", kept, text, *gone)
+        made.append((f"T{k}", kept))
+    if not made:
+        d.line("T", ("a",), f"2 * {d.input('B', 'a')}")
+    everything = " ".join(t.split(" = ", 1)[1] for _, t, _ in d.lines)
+    d.outputs += [n for n, _, _ in d.lines if f"{n}[" not in everything or d.rng.random() < 0.15]
+
+
 FAMILIES: dict[Callable[[Draft], None], tuple[str, str, int]] = {  # axes always there, axes at times, largest size
     elementwise: ("ij", "kl", 9), shifts: ("i", "c", 11), halo: ("i", "c", 11), convolution: ("ik", "co", 7),
     window_of_line: ("ik", "c", 7), reductions: ("abc", "", 9), norms: ("ij", "m", 9), composites: ("ij", "m", 9),
     attention: ("qxd", "ehg", 9), passes: ("qxe", "", 7),
+    chains: ("abc", "", 5),
 }  # fmt: skip
 
 

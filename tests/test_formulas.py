@@ -289,3 +289,20 @@ def test_algebra() -> None:
     assert text(gather([q, Term.number(-1) * q]), ["q"]) == "0"
     assert gather([window, g]) == (Term.number(2) * g, Term.number(1))
     assert (q / g * window).evaluate({"q": 6, "g": 4}) == Fraction(15, 2)
+
+
+def test_a_formula_is_a_sympy_expression() -> None:
+    text = """
+a, b, c = 64, 32, 64
+X[a, b]: fp16
+Y[b, c]: fp16
+with level("smem", group={a: 8, c: 8}, stream={b: 4}):
+    Z[a, c] = sum[b](X[a, b] * Y[b, c])
+"""
+    levelled = parse_levelled(text, "matmul")
+    counts = count(levelled, levelled.diagram.values(), "same")
+    formula = transfer_formula(counts)
+    by_name = {s.name: s for s in formula.expression.free_symbols}
+    number = formula.expression.subs({by_name[n]: v for n, v in formula.symbols if n in by_name})
+    assert number == counts.transfers.values == 36_864
+    assert formula.expression.diff(by_name["g_a"]).subs({s: 8 for s in by_name.values()}) < 0

@@ -11,6 +11,10 @@ import sympy
 
 import ioweave
 from ioweave import DoesNotFit, Report, WeaveError
+from ioweave.derive.execution.check import check
+from ioweave.derive.execution.inputs import draw_inputs
+from ioweave.derive.reporting.checked import as_mathematics
+from ioweave.derive.rewrites.unfused import unfused
 from ioweave.hierarchy.counts import Flops, Memory, Transfers
 from ioweave.hierarchy.report import BoundRow, CheckLine, CompareRow, RegionRow, Side, Tally, Written
 from ioweave.hierarchy.steps import Step
@@ -210,3 +214,18 @@ def test_numbers_in_words() -> None:
     assert numbered(1200, "value") == "1,200 values"
     assert formula_words("2*q*d + 4*q*x*d**2/M") == "2qd + 4qxd²/M"
     assert formula_words("2*q*d/g_q + sqrt(M)") == "2q·d/g_q + √M"
+
+
+def test_a_check_holds_a_rewritten_schedule_to_the_mathematics() -> None:
+    lines = "q, x = 5, 7\nS[q, x]: fp16\nP[q, x] = softmax[x](S[q, x])"
+    diagram = ioweave.parse(lines)
+    other = ioweave.parse(lines.replace("softmax[x](S[q, x])", "S[q, x]"))
+    arrays = draw_inputs(diagram, diagram.values(), 0)
+    (run,) = check(unfused(other), diagram.values(), inputs=arrays)
+    assert run.row.passed
+    held = as_mathematics(run, diagram, arrays)
+    assert not held.row.passed
+    assert "differs from the mathematics" in held.row.because
+    opened = ioweave.open_line(diagram, "P")
+    (run,) = check(unfused(opened), diagram.values(), inputs=arrays)
+    assert as_mathematics(run, diagram, arrays).row.passed

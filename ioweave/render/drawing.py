@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ioweave.derive.reporting.subject import Anything, Value
 from ioweave.diagrams.errors import WeaveError
 from ioweave.diagrams.notation.nearest import listed, nearest
 from ioweave.hierarchy.levelled import Levelled
 from ioweave.hierarchy.machines import Machine
-from ioweave.hierarchy.report import Report, Side
+from ioweave.hierarchy.report import Report
 from ioweave.render.writers.files import check_output, write_whole
+
+if TYPE_CHECKING:
+    from ioweave.render.figure.primitives import Scene
 
 Which = Literal["before", "after", "pair", "graph"]
 PAIR: Which = "pair"
@@ -70,29 +73,52 @@ def chosen(before: bool = False, after: bool = False, pair: bool = False, graph:
 
 def draw_report(report: Report, which: Which, ending: str) -> bytes:
     """The figure of a report's sides as the bytes of a file with one of its `ENDINGS`."""
-    sides = {"before": [report.before], "after": [report.after]}.get(which, [report.before, report.after])
-    kept = [s for s in sides if s is not None]
+    # what is before was searched, line by line; what is after was where the report names an objective
+    sides = [(report.before, True)] if which != "after" else []
+    if which != "before":
+        sides.append((report.after, report.objective is not None))
+    kept = [(s.levelled, searched) for s, searched in sides if s is not None and s.levelled is not None]
+    levelled = [lev for lev, _ in kept]
     if which == "graph":
         from ioweave.render.graph import graph_image, graph_source
 
-        text = graph_source(_levelled(kept)[-1])
+        text = graph_source(levelled[-1], report.values)
         return text.encode() if ending == "dot" else graph_image(text, ending)
-    return draw_levelled(report.algorithm, _levelled(kept), report.values, report.accumulate or "fp32", ending)
+    searched = [s for _, s in kept]
+    return draw_levelled(
+        report.algorithm, levelled, report.values, report.accumulate or "fp32", ending, searched=searched
+    )
 
 
 def draw_levelled(
-    name: str, sides: Sequence[Levelled], values: Mapping[str, int | float], accumulate: str, ending: str
+    name: str,
+    sides: Sequence[Levelled],
+    values: Mapping[str, int | float],
+    accumulate: str,
+    ending: str,
+    *,
+    searched: Sequence[bool] = (),
 ) -> bytes:
-    """The figure of levelled diagrams side by side, counted at ``values``."""
-    from ioweave.render.figure.draw import draw
-    from ioweave.render.figure.from_counts import Side as Panel
-    from ioweave.render.figure.from_counts import figure_spec
+    """The figure of levelled diagrams side by side, counted at ``values``; ``searched`` has their tiles' origin."""
     from ioweave.render.writers.png import png
     from ioweave.render.writers.svg import svg
 
-    scene = draw(figure_spec(name, [Panel(s) for s in sides], values, accumulate))
-    return png(scene) if ending == "png" else svg(scene).encode()
+    drawn = scene(name, sides, values, accumulate, searched)
+    return png(drawn) if ending == "png" else svg(drawn).encode()
 
 
-def _levelled(sides: Sequence[Side]) -> list[Levelled]:
-    return [s.levelled for s in sides if s.levelled is not None]
+def scene(
+    name: str,
+    sides: Sequence[Levelled],
+    values: Mapping[str, int | float],
+    accumulate: str = "fp32",
+    searched: Sequence[bool] = (),
+) -> Scene:
+    """The same figure as primitives, before a writer takes it."""
+    from ioweave.render.figure.draw import draw as compose
+    from ioweave.render.figure.from_counts import Side as Panel
+    from ioweave.render.figure.from_counts import figure_spec
+
+    origin = [*searched, *(False for _ in sides[len(searched) :])]
+    panels = [Panel(s, searched=o) for s, o in zip(sides, origin, strict=True)]
+    return compose(figure_spec(name, panels, values, accumulate))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
-from ioweave.diagrams.boxes import Box, Opened
+from ioweave.diagrams.boxes import Box, Opened, base_name
+from ioweave.diagrams.dtypes import size_bytes
 from ioweave.diagrams.errors import WeaveError
 from ioweave.diagrams.opening import open_diagram
 from ioweave.hierarchy.levelled import Levelled, Region
+from ioweave.hierarchy.quantities import format_bytes
 
 FORMATS = ("svg", "png", "pdf")
 MISSING = (
@@ -23,11 +26,15 @@ class DotMissing(WeaveError):
         super().__init__(MISSING)
 
 
-def graph_source(levelled: Levelled) -> str:
-    """The graph as DOT text: inputs, boxes in a cluster per region, an edge per array read."""
+def graph_source(levelled: Levelled, values: Mapping[str, int | float] | None = None) -> str:
+    """The graph as DOT text: inputs, boxes in a cluster per region, an edge per array read.
+
+    An edge bears the array, its shape and its bytes at ``values`` (the diagram's own without them).
+    """
     from graphviz import Digraph
 
     opened = open_diagram(levelled.diagram)
+    shapes = _shapes(opened, levelled.diagram.values() if values is None else values)
     g = Digraph(levelled.diagram.name or "diagram", graph_attr={"rankdir": "LR", "fontname": "sans-serif"})
     g.attr("node", fontname="sans-serif", fontsize="11", shape="box", style="rounded,filled", fillcolor="white")
     g.attr("edge", fontname="sans-serif", fontsize="10")
@@ -40,8 +47,24 @@ def graph_source(levelled: Levelled) -> str:
                 if b.line in region.lines():
                     cluster.node(_id(b.name), _box(b), peripheries="2" if b.name in opened.outputs else "1")
     for source, target, label in edges(opened):
-        g.edge(_id(source), _id(target), label=label)
+        read = f"{source}[{label}]" if label else source
+        g.edge(_id(source), _id(target), label=f"{read}\\n{shapes[source]}")
     return str(g.source)
+
+
+def _shapes(opened: Opened, values: Mapping[str, int | float]) -> dict[str, str]:
+    """``4096 × 64, 512 KiB`` for every array."""
+    sizes = {a: int(n) for a, n in values.items()}
+    found: dict[str, tuple[tuple[int, ...], str]] = {
+        i.name: (tuple(d.fixed(sizes) for d in i.dims), i.dtype) for i in opened.inputs
+    }
+    for b in opened.boxes:
+        found[b.name] = (tuple(sizes[base_name(a)] for a in b.axes), b.dtype)
+    out: dict[str, str] = {}
+    for name, (shape, dtype) in found.items():
+        size = format_bytes(size_bytes(prod(shape), dtype)).replace(".0 ", " ")
+        out[name] = f"{' × '.join(str(n) for n in shape)}, {size}" if shape else f"one value, {size}"
+    return out
 
 
 def edges(opened: Opened) -> tuple[tuple[str, str, str], ...]:
@@ -60,7 +83,8 @@ def _id(name: str) -> str:
 
 def _box(b: Box) -> str:
     what = f"{b.reduction} over {', '.join(b.over)}" if b.reduction else "elementwise"
-    return f"{b.name}[{', '.join(b.axes)}]\\n{what}"
+    made = f"{b.name}[{', '.join(b.axes)}]" if b.axes else b.name
+    return f"{made}\\n{what}"
 
 
 def _region(region: Region) -> str:

@@ -26,7 +26,7 @@ def column_flops(column: Column, program: Program, tiles: Tiles, setting: Settin
     box = column.box
     assert box is not None
     entered = frozenset(a for a, t in zip(program.loops, column.slot, strict=True) if t is not None and t % 2 == 0)
-    run = None if survive is None else Mask(survive.entries, (survive.runs[box.name],))
+    run = None if survive is None else Mask(survive.entries, (survive.runs[box.name, column.slot],))
     spans: dict[str, Span] = dict(zip(box.axes, column.spans, strict=True))
     spans.update({a: bare(a, setting.sizes[a]) for a in box.over})
 
@@ -46,6 +46,6 @@ def column_flops(column: Column, program: Program, tiles: Tiles, setting: Settin
         n = elements(box.all_axes, run)
         vector, special = (v + (box.reduction is not None)) * n, s * n
     if box.rescale is not None:
-        moves = None if survive is None else Mask(survive.entries, (survive.moves[box.name],))
+        moves = None if survive is None else Mask(survive.entries, (survive.moves[box.name, column.slot],))
         vector += elements(box.axes, moves)
     return Flops(mma, vector, special)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,8 @@ def _loose(span: Span, entered: frozenset[str], tiles: Tiles) -> int:
 
 def _tied(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: Mask | None) -> int:
     """The sum over the grid of tiles of every axis of these pieces (and of the mask)."""
+    if mask is not None and (held := _windows_held(pieces, entered, mask.entries)):
+        return _held(pieces, entered, tiles, mask, held)
     axes = sorted({a for piece in pieces for span in piece for a, _ in span.axes})
     bounds: dict[str, tuple[Any, Any]] = {}
     weight: Any = np.ones((), dtype=object)
@@ -101,6 +104,47 @@ def _tied(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: 
     return _weighted(_union(pieces, bounds, alive), weight)
 
 
+def _windows_held(pieces: Sequence[Piece], entered: frozenset[str], entries: Entries) -> str | None:
+    """A masked loop outside of which an array is held that is read through windows of it: steps overlap."""
+    for a in entries.axes:
+        if a not in entered and a in entries.tiles.stream:
+            spans = [s for p in pieces for s in p if any(x == a for x, _ in s.axes)]
+            if not all(s.bare == a for s in spans):
+                return a
+    return None
+
+
+def _held(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: Mask, axis: str) -> int:
+    """The union, over the trips inside the depth at which an array is held, of what survives in them, by element."""
+    entries = mask.entries
+    if entries.runs is not None or entries.length > GRID >> 8:
+        raise Refused(
+            f"an array that is read through windows of {axis} cannot be held outside a masked loop of so many tiles"
+        )
+    outer, _ = entries.keys(entered)
+    at = entries.bounds({*entered, *tiles.stream})
+    free = sorted({a for p in pieces for s in p for a, _ in s.axes} - set(entries.axes))
+    cells = [tiles.intervals(a, a in entered) for a in free]
+    total = work = 0
+    for chosen in product(*(range(len(c.lo)) for c in cells)):
+        bounds: dict[str, tuple[Any, Any]] = {}
+        weight = 1
+        for a, c, k in zip(free, cells, chosen, strict=True):
+            bounds[a] = (int(c.lo[k]), int(c.hi[k]))
+            weight *= int(c.weight[k])
+        found: dict[int, list[Any]] = {}
+        for row, key in enumerate(outer):
+            bounds.update({a: (int(at[a][0][row]), int(at[a][1][row])) for a in entries.axes})
+            for piece, flag in zip(pieces, mask.flags, strict=True):
+                if np.broadcast_to(flag, outer.shape)[row]:
+                    found.setdefault(int(key), []).append(_points(piece, bounds))
+                    work += len(found[int(key)][-1])
+            if work > GRID:
+                raise Refused(f"what survives of windows of {axis} is counted by element, and there are too many")
+        total += weight * sum(len(np.unique(np.concatenate(p), axis=0)) for p in found.values())
+    return total
+
+
 def _rows(
     pieces: Sequence[Piece], entered: frozenset[str], mask: Mask, rank: int
 ) -> tuple[list[Any], dict[str, tuple[Any, Any]], Any]:
@@ -108,14 +152,8 @@ def _rows(
     entries = mask.entries
     inside = set(entered)
     for a in entries.axes:  # held further out: what is loaded is made of the steps that survive
-        if a not in inside and a in entries.tiles.stream:
-            spans = [s for p in pieces for s in p if any(x == a for x, _ in s.axes)]
-            if spans and all(s.bare == a for s in spans):
-                inside.add(a)
-            elif spans:
-                raise Refused(
-                    f"an array that is read through windows of {a} cannot be held outside the masked loop over {a}"
-                )
+        if a in entries.tiles.stream and any(x == a for p in pieces for s in p for x, _ in s.axes):
+            inside.add(a)
     if not entries.exact_at(inside):
         raise Refused("masked tiles of this shape are not counted by intervals; use larger tiles or smaller sizes")
     shape = (-1, *([1] * (rank - 1)))
@@ -206,5 +244,5 @@ def _points(piece: Piece, bounds: Bounds) -> Any:
             value = value + c * index[a]
         columns.append(value.ravel())
     points = np.stack(columns, axis=1)
-    limit = np.array([s.size for s in piece])
-    return points[((points >= 0) & (points < limit)).all(axis=1)]
+    least, last = (np.array(x) for x in ([s.least for s in piece], [s.last for s in piece]))
+    return points[((points >= least) & (points <= last)).all(axis=1)]

@@ -24,8 +24,8 @@ def interval(span: Span, bounds: Bounds) -> tuple[Any, Any]:
         lo, hi = bounds[axis]
         low = low + (c * lo if c > 0 else c * (hi - 1))
         high = high + (c * (hi - 1) if c > 0 else c * lo)
-    low = np.maximum(low, 0)
-    return low, np.maximum(np.minimum(high + 1, span.size), low)
+    low = np.maximum(low, span.least)
+    return low, np.maximum(np.minimum(high, span.last) + 1, low)
 
 
 def without_gaps(span: Span, bounds: Bounds) -> bool:
@@ -52,8 +52,8 @@ def length(span: Span, bounds: Bounds) -> Any:
             lo, hi, c, low = 1 - hi, 1 - lo, -c, span.low
         else:
             low = span.low
-        first = np.maximum(lo, -(low // c))
-        last = np.minimum(hi, -(-(span.size - low) // c))
+        first = np.maximum(lo, -((low - span.least) // c))
+        last = np.minimum(hi, -(-(span.last + 1 - low) // c))
         return np.maximum(last - first, 0)
     shape = np.broadcast_shapes(*(np.shape(x) for a, _ in span.axes for x in bounds[a]))
     out = np.empty(shape, dtype=np.int64)
@@ -72,7 +72,7 @@ def _values(span: Span, bounds: Mapping[str, tuple[int, int]]) -> np.ndarray[Any
     for axis, c in span.axes:
         lo, hi = bounds[axis]
         values = np.unique((values[:, None] + c * np.arange(lo, hi)[None, :]).ravel())
-    return values[(values >= 0) & (values < span.size)]
+    return values[(values >= span.least) & (values <= span.last)]
 
 
 def union_of_boxes(pieces: list[list[tuple[Any, Any]]], alive: list[Any] | None = None) -> Any:

@@ -16,9 +16,9 @@ import numpy as np
 from ioweave.derive.counting.entries import Entries
 from ioweave.derive.counting.lengths import Bounds, interval
 from ioweave.derive.counting.predicates import FALSE, MIXED, TRUE, decide
-from ioweave.derive.program.program import Program
+from ioweave.derive.program.program import Load, Program
 from ioweave.derive.program.setting import Setting
-from ioweave.derive.program.slots import Slot
+from ioweave.derive.program.slots import Slot, context, times
 from ioweave.derive.program.spans import bare
 from ioweave.diagrams.arithmetic import FUNCTIONS
 from ioweave.diagrams.boxes import OLD, RUNNING, Box, source
@@ -77,16 +77,25 @@ def mask_axes(program: Program) -> frozenset[str]:
 class Survival:
     """For every entry (a tile of the mask axes): which reads survive and which boxes run.
 
-    ``reads`` is keyed by (box, read); ``runs`` by box: whether a map is computed, or a
-    reduction receives terms; ``moves`` by running box: whether its state is rescaled.
+    A box that runs in several passes may be wanted in some tiles of one and not of another, so
+    ``reads`` is keyed by (box, read, slot); ``runs`` by (box, slot): whether a map is computed,
+    or a reduction receives terms; ``moves`` likewise: whether a running box's state is rescaled.
     ``definite`` tells the entries in which no predicate is mixed.
     """
 
     entries: Entries
-    reads: Mapping[tuple[str, Read], Any]
-    runs: Mapping[str, Any]
-    moves: Mapping[str, Any]
+    reads: Mapping[tuple[str, Read, Slot], Any]
+    runs: Mapping[tuple[str, Slot], Any]
+    moves: Mapping[tuple[str, Slot], Any]
     definite: Any
+
+    def loaded(self, load: Load) -> dict[tuple[str, Read], Any]:
+        """Per read of a load the entries in which it survives."""
+        found = {key: np.zeros(self.entries.length, dtype=bool) for key in load.reads}
+        for (box, read, slot), alive in self.reads.items():
+            if (box, read) in found and slot[: load.depth] == load.key:
+                found[box, read] = found[box, read] | alive
+        return found
 
 
 def survival(program: Program, entries: Entries, setting: Setting) -> Survival:
@@ -102,6 +111,7 @@ class _Tracer:
         self.program, self.entries, self.setting = program, entries, setting
         self.made = {b.name: b for b in program.boxes}
         self.slots: dict[str, tuple[Slot, ...]] = dict(program.slots)
+        self.early = times(program.boxes, program.loops)
         self.known: dict[str, Any] = {}
         self.term: dict[str, Any] = {}
         self.finished: dict[str, Any] = {}
@@ -181,62 +191,77 @@ class _Tracer:
 
     def trace(self) -> Survival:
         self.forwards()
-        want = {b.name: self.none.copy() for b in self.program.boxes}
-        alive: dict[tuple[str, Read], Any] = {}
-        runs: dict[str, Any] = {}
-        moves: dict[str, Any] = {}
+        want = {(b.name, slot): self.none.copy() for b in self.program.boxes for slot in self.slots[b.name]}
+        alive: dict[tuple[str, Read, Slot], Any] = {}
+        runs: dict[tuple[str, Slot], Any] = {}
+        moves: dict[tuple[str, Slot], Any] = {}
         for s in self.program.stores:
             name = self.program.variable(s.variable).array
-            want[name] |= self.all
-        boxes = self.program.boxes
-        for b in reversed(boxes):
-            wanted = want[b.name]
-            if b.reduction is None:
-                run = wanted & np.isnan(self.finished[b.name])
-            else:
-                run = wanted & ~(self.term[b.name] == REDUCTIONS[b.reduction].identity)
-            moves[b.name] = self.none
-            if b.rescale is not None:
-                factor = self.made[b.rescale]
-                moved = run.copy()
-                for r in factor.reads():
-                    ref = self.made[source(r.array)]
-                    moved |= wanted & ~(self.term[ref.name] == REDUCTIONS[ref.reduction or "sum"].identity)
-                moves[b.name] = moved
-                want[b.rescale] |= moved
-            runs[b.name] = run
-            self.visit(b, b.body, run, want, alive)
+            want[name, self.slots[name][0]] |= self.all
+        for b in reversed(self.program.boxes):
+            for slot in self.slots[b.name]:
+                key = b.name, slot
+                wanted = want[key]
+                if b.reduction is None:
+                    run = wanted & np.isnan(self.finished[b.name])
+                else:
+                    run = wanted & ~self.idle(b)
+                moves[key] = self.none
+                if b.rescale is not None:
+                    factor = self.made[b.rescale]
+                    moved = run.copy()
+                    for r in factor.reads():
+                        moved |= wanted & ~self.idle(self.made[source(r.array)])
+                    moves[key] = moved
+                    want[b.rescale, self.slot_of(factor, True, slot)] |= moved
+                runs[key] = run
+                for r in b.reads():
+                    if source(r.array) not in self.made:
+                        alive[b.name, r, slot] = self.none
+                self.visit(b, slot, b.body, run, want, alive)
         definite = self.all
         for state in self.states.values():
             definite = definite & (state != MIXED)
         return Survival(self.entries, alive, runs, moves, definite)
 
-    def visit(self, b: Box, e: Expr, where: Any, want: dict[str, Any], alive: dict[tuple[str, Read], Any]) -> None:
+    def idle(self, b: Box) -> Any:
+        """Whether a reduction receives its identity alone."""
+        return self.term[b.name] == REDUCTIONS[b.reduction or "sum"].identity
+
+    def slot_of(self, operand: Box, plain: bool, reader: Slot) -> Slot:
+        return context(operand, plain, reader, self.program.loops, self.made, self.early)
+
+    def visit(
+        self,
+        b: Box,
+        slot: Slot,
+        e: Expr,
+        where: Any,
+        want: dict[tuple[str, Slot], Any],
+        alive: dict[tuple[str, Read, Slot], Any],
+    ) -> None:
         if not np.any(where):
-            if isinstance(e, Read) and source(e.array) not in self.made:
-                alive.setdefault((b.name, e), self.none)
-            else:
-                for node in walk(e):
-                    if isinstance(node, Read) and source(node.array) not in self.made:
-                        alive.setdefault((b.name, node), self.none)
             return
         match e:
             case Read(array=array):
                 name = source(array)
-                if name in self.made:  # what a reduction has gathered, it has gathered in every trip
-                    loops = [a for a in self.made[name].over if a in self.program.loops]
-                    want[name] |= self.entries.any_over(where, loops) if loops else where
-                else:
-                    alive[b.name, e] = alive.get((b.name, e), self.none) | where
+                if name not in self.made:
+                    alive[b.name, e, slot] = alive[b.name, e, slot] | where
+                    return
+                operand = self.made[name]
+                # what a reduction has gathered, it has gathered in every trip
+                loops = [a for a in operand.over if a in self.program.loops]
+                wanted = self.entries.any_over(where, loops) if loops else where
+                want[name, self.slot_of(operand, name == array, slot)] |= wanted
             case Apply(op="where", args=(c, x, y)):
                 vc = self.value(b, c)
-                self.visit(b, c, where, want, alive)
-                self.visit(b, x, where & ~(vc == 0), want, alive)
-                self.visit(b, y, where & ~(vc == 1), want, alive)
+                self.visit(b, slot, c, where, want, alive)
+                self.visit(b, slot, x, where & ~(vc == 0), want, alive)
+                self.visit(b, slot, y, where & ~(vc == 1), want, alive)
             case Apply(args=args):
                 depends = where & np.isnan(self.value(b, e))
                 for a in args:
-                    self.visit(b, a, depends, want, alive)
+                    self.visit(b, slot, a, depends, want, alive)
 
 
 def _apply(op: str, args: list[Any]) -> Any:

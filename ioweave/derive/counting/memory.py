@@ -11,7 +11,7 @@ from ioweave.derive.counting.entries import Entries
 from ioweave.derive.counting.footprints import _union
 from ioweave.derive.counting.masks import Survival
 from ioweave.derive.counting.tiles import Tiles
-from ioweave.derive.program.program import Column, Program, Variable
+from ioweave.derive.program.program import Column, Load, Program, Variable
 from ioweave.diagrams.dtypes import DTYPES
 from ioweave.hierarchy.counts import Memory
 
@@ -64,20 +64,25 @@ def _happens(column: Column, survive: Survival) -> Any:
     if column.kind == "load":
         flags: Any = False
         for load in column.loads:
-            for key in load.reads:
-                flags = flags | _deep(survive, key, column)
+            flags = flags | _deep(survive, load)
         return flags
     if column.kind == "run" and column.box is not None:
-        return survive.runs[column.box.name] | survive.moves[column.box.name]
+        return _computed(column, column.box.name, survive)
     return True
 
 
-def _deep(survive: Survival, key: Any, column: Column) -> Any:
+def _computed(column: Column, box: str, survive: Survival) -> Any:
+    return survive.runs[box, column.slot] | survive.moves[box, column.slot]
+
+
+def _deep(survive: Survival, load: Load) -> Any:
     loops = [a for a in survive.entries.axes if a in survive.entries.tiles.stream]
-    depth = column.loads[0].depth
-    if depth == 0 and loops:
-        return survive.entries.any_over(survive.reads[key], loops)
-    return survive.reads[key]
+    alive = _alive(survive, load)
+    return survive.entries.any_over(alive, loops) if load.depth == 0 and loops else alive
+
+
+def _alive(survive: Survival, load: Load) -> Any:
+    return np.logical_or.reduce(list(survive.loaded(load).values()))
 
 
 def _presence(program: Program, survive: Survival) -> Mapping[tuple[str, None], Any]:
@@ -86,15 +91,13 @@ def _presence(program: Program, survive: Survival) -> Mapping[tuple[str, None], 
     loops = [a for a in survive.entries.axes if a in survive.entries.tiles.stream]
     for column, _ in program.columns():
         for load in column.loads:
-            flags: Any = False
-            for key in load.reads:
-                flags = flags | survive.reads[key]
+            flags = _alive(survive, load)
             outside = [a for a in loops if a not in program.variable(load.variable).entered]
             result[load.variable, None] = survive.entries.any_over(flags, outside) if outside else flags
         if column.box is not None and column.variable is not None:
             role = program.variable(column.variable).role
             if role == "value":
-                result[column.variable, None] = survive.runs[column.box.name] | survive.moves[column.box.name]
+                result[column.variable, None] = _computed(column, column.box.name, survive)
     return result
 
 

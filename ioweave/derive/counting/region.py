@@ -50,11 +50,12 @@ def load_values(load: Load, program: Program, tiles: Tiles, survive: Survival | 
     if survive is None:
         return total(v.pieces, v.entered, tiles)
     flags = []
+    loaded = survive.loaded(load)
     for piece in v.pieces:
         alive = survive.entries.weight < 0
-        for (box, read), of_piece in zip(load.reads, load.pieces, strict=True):
+        for key, of_piece in zip(load.reads, load.pieces, strict=True):
             if of_piece == piece:
-                alive = alive | survive.reads[box, read]
+                alive = alive | loaded[key]
         flags.append(alive)
     return total(v.pieces, v.entered, tiles, Mask(survive.entries, tuple(flags)))
 

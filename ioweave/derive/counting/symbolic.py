@@ -1,6 +1,7 @@
 """Sums of products of symbols with whole powers, and their text: enough algebra for formulas of counts.
 
-sympy would do, but takes longer to import than all the counting of a report.
+sympy would do, but takes longer to import than all the counting of a report; `expression`
+hands over to it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 Powers = tuple[tuple[str, int], ...]
 Linear = tuple[tuple[Fraction, Powers], ...]
@@ -96,6 +98,19 @@ def expand(terms: Iterable[Term]) -> tuple[Term, ...]:
 def evaluate(terms: Iterable[Term], values: Mapping[str, int]) -> Fraction:
     """The value of a sum of terms."""
     return sum((t.evaluate(values) for t in terms), Fraction(0))
+
+
+def expression(terms: Iterable[Term]) -> Any:
+    """The sum of terms as a sympy expression in positive integer symbols, for further algebra."""
+    from sympy import Add, Mul, Pow, Rational, Symbol
+
+    def monomial(coefficient: Fraction, powers: Powers) -> Any:
+        factors = [Pow(Symbol(s, positive=True, integer=True), p) for s, p in powers]
+        return Mul(Rational(coefficient.numerator, coefficient.denominator), *factors)
+
+    return Add(
+        *(Mul(monomial(t.coefficient, t.powers), *(Add(*(monomial(*m) for m in s)) for s in t.sums)) for t in terms)
+    )
 
 
 def text(terms: Sequence[Term], order: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from ioweave.derive.counting import symbolic
 from ioweave.derive.counting.levelled import Placed
@@ -38,6 +39,11 @@ class Formula:
     def value(self) -> Fraction:
         """The value at its symbols: the count itself where tiles divide and it is no bound."""
         return symbolic.evaluate(self.terms, dict(self.symbols))
+
+    @property
+    def expression(self) -> Any:
+        """The formula as a sympy expression, for substitution, limits and derivatives."""
+        return symbolic.expression(self.terms)
 
 
 @dataclass(frozen=True)
@@ -212,7 +218,7 @@ def extent_term(spans: Iterable[Span], entered: frozenset[str], p: Placed, names
     for span in spans:
         more = span.high - span.low
         if not span.axes:
-            more = min(span.high, span.size - 1) - max(span.low, 0)
+            more = min(span.high, span.last) - max(span.low, span.least)
         tiled_first = sorted(span.axes, key=lambda t: _place(t[0], entered, p) == "whole")
         length = _window(((names.tile(a, _place(a, entered, p)), abs(c)) for a, c in tiled_first), more)
         if length.evaluate(names.values) > span.size:
@@ -245,7 +251,7 @@ def is_exact(spans: Sequence[Span], entered: frozenset[str], p: Placed) -> bool:
         seen |= axes
         low = span.low + sum(c * (sizes[a] - 1) for a, c in span.axes if c < 0)
         high = span.high + sum(c * (sizes[a] - 1) for a, c in span.axes if c > 0)
-        if low < 0 or high >= span.size:
+        if low < span.least or high > span.last:
             return False
         reach = span.high - span.low + 1
         for a, c in sorted(span.axes, key=lambda t: abs(t[1])):

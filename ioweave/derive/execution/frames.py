@@ -47,7 +47,8 @@ class Frame:
             first, last = at[axis][0], at[axis][1] - 1
             low += min(c * first, c * last)
             high += max(c * first, c * last)
-        return max(low, 0), max(min(high + 1, span.size), max(low, 0))
+        low = max(low, span.least)
+        return low, max(min(high, span.last) + 1, low)
 
     def grid(self, box: Box, spans: Sequence[Span], entered: frozenset[str]) -> Grid:
         """The indices that a box works over: its own axes by their spans, reduced ones by their tile."""

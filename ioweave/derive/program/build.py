@@ -71,8 +71,20 @@ def build(name: str, boxes: Sequence[Box], stored: frozenset[str], shape: Shape,
     shared = tuple(a for a in setting.sizes if all(a in b.axes for b in inner if b.name in kept))
     shared = tuple(a for a in shared if all(a in b.axes for b in merge if b.name in outputs))
     shared = tuple(a for a in shared if not any(a in b.over for b in merge))  # each state is loaded once
-    tail = _instance(f"merge({label})", merge, outputs, Shape((), shared), merged, line=label)
+    tail = _instance(f"merge({label})", merge, outputs, Shape((), shared, (), _once(merge, shared)), merged, line=label)
     return replace(program, merge=tail)
+
+
+def _once(boxes: Sequence[Box], loops: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """Holds with which a merge loads every array once: as deep as all the loops so far index it."""
+    made = {b.name for b in boxes}
+    hold: dict[str, int] = {}
+    for r in (r for b in boxes for r in b.reads()):
+        if source(r.array) not in made:
+            axes = {a for form in r.index for a in form.names}
+            depth = next((p for p, a in enumerate(loops) if a not in axes), len(loops))
+            hold[r.array] = min(depth, hold.get(r.array, depth))
+    return tuple(hold.items())
 
 
 def state_label(outer: Sequence[Box], inner: Sequence[Box], stored: frozenset[str]) -> str:
@@ -186,10 +198,9 @@ class _Builder:
     # -- loads
 
     def depth_of(self, read: Read) -> int:
-        if read.array in self.hold:
-            return self.hold[read.array]
         axes = {a for form in read.index for a in form.names}
-        return max((p + 1 for p, a in enumerate(self.loops) if a in axes), default=0)
+        depth = max((p + 1 for p, a in enumerate(self.loops) if a in axes), default=0)
+        return min(depth, self.hold.get(read.array, depth))
 
     def collect_loads(self) -> list[Load]:
         found: dict[tuple[str, int, Slot], list[tuple[str, Read]]] = {}

@@ -25,6 +25,8 @@ def times(boxes: Sequence[Box], loops: Sequence[str]) -> dict[str, tuple[int, ..
             t = 0
             for array, plain in _operands(b, made):
                 o = made[array]
+                if plain and any(a in o.over for a in loops[:p]):
+                    continue  # finished by a loop further out, whatever its passes of this one
                 after = plain and axis in o.over
                 t = max(t, _after(result[array][p]) if after else result[array][p])
             if axis in b.all_axes and t % 2:
@@ -113,8 +115,13 @@ def context(
     """The slot in which operand ``o`` must run to serve a reader at ``reader``."""
     own = _slot(o, early[o.name], loops, made, early)
     slot: list[int | None] = []
+    finished = False
     for p, axis in enumerate(loops):
         mine, his = own[p], reader[p]
+        if finished:
+            slot.append(mine)  # one loop further out has finished it: its reader's passes of this one are others
+            continue
+        finished = plain and axis in o.over
         if his is None and axis not in o.all_axes and any(t is not None and t % 2 for t in slot):
             slot.append(None)  # it runs after a loop with its reader, and need not be repeated
         elif mine is None and his is not None and his % 2 == 0 and any(t is not None and t % 2 == 0 for t in own[p:]):

@@ -19,19 +19,27 @@ from ioweave.diagrams.expressions import Read
 class Span:
     """From the least value of ``sum(c * axis)`` over the tile plus ``low`` to the greatest plus ``high``, inclusive.
 
-    ``size`` is the length of the array's axis; what lies outside 0 .. size - 1 is cut.
+    ``size`` is the length of the array's axis; what lies outside 0 .. size - 1 is cut. So is what lies
+    below ``least`` or above ``most`` (size - 1 unless given), which only a cut reader would need.
     """
 
     axes: tuple[tuple[str, int], ...]
     low: int
     high: int
     size: int
+    least: int = 0
+    most: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The greatest place that is ever covered."""
+        return self.size - 1 if self.most is None else self.most
 
     @property
     def bare(self) -> str | None:
         """The axis, where the span is just the tile of one axis."""
         if len(self.axes) == 1 and self.axes[0][1] == 1 and self.low == 0 and self.high == 0:
-            return self.axes[0][0]
+            return self.axes[0][0] if self.least == 0 and self.most is None else None
         return None
 
 
@@ -43,14 +51,25 @@ def bare(axis: str, size: int) -> Span:
 def of_form(form: Affine, inner: Mapping[str, Span], size: int, sizes: Mapping[str, int]) -> Span:
     """The span that an index form reaches while its axes run over ``inner`` spans."""
     axes: dict[str, int] = {}
-    low = high = form.fixed(sizes)
+    low = high = least = most = form.fixed(sizes)
     for axis, c in form.axes:
         span = inner[axis]
         for a, k in span.axes:
             axes[a] = axes.get(a, 0) + c * k
         low += c * (span.low if c > 0 else span.high)
         high += c * (span.high if c > 0 else span.low)
-    return Span(tuple(sorted((a, c) for a, c in axes.items() if c)), low, high, size)
+        least += c * (span.least if c > 0 else span.last)
+        most += c * (span.last if c > 0 else span.least)
+    first = low + sum(c * (sizes[a] - 1) for a, c in axes.items() if c < 0)
+    last = high + sum(c * (sizes[a] - 1) for a, c in axes.items() if c > 0)
+    return Span(
+        tuple(sorted((a, c) for a, c in axes.items() if c)),
+        low,
+        high,
+        size,
+        least if first < least and least > 0 else 0,
+        most if last > most and most < size - 1 else None,
+    )
 
 
 def hull(array: str, spans: list[Span], moving: frozenset[str]) -> Span:
@@ -74,7 +93,15 @@ def hull(array: str, spans: list[Span], moving: frozenset[str]) -> Span:
         )
     rests = {split(s)[1] for s in spans}
     if len(rests) == 1:
-        return Span(first.axes, min(s.low for s in spans), max(s.high for s in spans), first.size)
+        most = max(s.last for s in spans)
+        return Span(
+            first.axes,
+            min(s.low for s in spans),
+            max(s.high for s in spans),
+            first.size,
+            min(s.least for s in spans),
+            most if most < first.size - 1 else None,
+        )
     whole = next((s for s in spans if s.bare is not None and s.bare not in moving), None)
     if whole is not None:  # one reader wants it whole
         return whole

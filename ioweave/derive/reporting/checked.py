@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 
 from ioweave.derive.counting.levelled import count
-from ioweave.derive.execution.check import Checked, check
+from ioweave.derive.execution.check import KINDS, TOLERANCE, Checked, check
 from ioweave.derive.execution.grid import Values
 from ioweave.derive.execution.inputs import draw_inputs
+from ioweave.derive.execution.reference import evaluate
 from ioweave.derive.reporting.explained import explain_counts
 from ioweave.derive.reporting.found import run_search
 from ioweave.derive.reporting.subject import Source, Subject, settle
 from ioweave.derive.reporting.target import Target
 from ioweave.diagrams.boxes import base_name
+from ioweave.diagrams.diagram import Diagram
 from ioweave.diagrams.errors import WeaveError
 from ioweave.diagrams.notation.nearest import listed, nearest
 from ioweave.diagrams.opening import open_diagram
@@ -62,14 +64,49 @@ def check_report(
         levelled = run_search(own, target).after
     _check_tiles(levelled, given)
     if sized or inputs is not None:
-        arrays = inputs if inputs is not None else draw_inputs(subject.diagram, values, seed)
+        arrays = draw_inputs(subject.diagram, values, seed)
+        if inputs is not None:
+            arrays = {name: inputs[name] for name in arrays if name in inputs}
         capacity = target.capacity.value
         runs = check(levelled, values, given, seed, 1, target.accumulate, capacity, arrays)
+        runs = (as_mathematics(runs[0], subject.diagram, arrays),)
         kept = {**arrays, **runs[0].arrays}
     else:
-        runs = check(levelled, None, given, seed, DRAWS, target.accumulate)
+        drawn = check(levelled, None, given, seed, DRAWS, target.accumulate)
+        runs = tuple(as_mathematics(r, subject.diagram, _inputs(r, k)) for k, r in enumerate(drawn))
         kept = {}
     return Run(_report(subject, target, runs, explain), kept)
+
+
+def as_mathematics(run: Checked, diagram: Diagram, inputs: Mapping[str, Values]) -> Checked:
+    """The run, failed if its outputs are not those of ``diagram``: its own lines may have been rewritten."""
+    import numpy as np
+
+    if not run.row.passed or run.levelled.diagram == diagram:
+        return run
+    values = diagram.values({n: v for n, v in _values(run).items() if n in diagram.values()})
+    reference = evaluate(diagram, values, inputs)
+    worst = run.row.error
+    for name in diagram.outputs:
+        a, b = (np.asarray(x, dtype=float) for x in (run.arrays[name], reference[name]))
+        finite = np.isfinite(b)
+        scale = float(np.max(np.abs(b[finite]), initial=0.0)) or 1.0
+        error = float(np.max(np.abs(a[finite] - b[finite]), initial=0.0)) / scale
+        if not error <= TOLERANCE:
+            because = f"{name} differs from the mathematics: max|a - b| is {error:.3g} of max|b|"
+            return replace(run, row=replace(run.row, error=error, passed=False, because=because))
+        worst = max(worst, error)
+    return replace(run, row=replace(run.row, error=worst))
+
+
+def _values(run: Checked) -> dict[str, int | float]:
+    """The sizes and constants of a run."""
+    return run.levelled.diagram.values(dict(run.row.axes))
+
+
+def _inputs(run: Checked, number: int) -> dict[str, Values]:
+    """The inputs that a draw was run on."""
+    return draw_inputs(run.levelled.diagram, _values(run), run.row.seed, KINDS[number % len(KINDS)])
 
 
 def sizes_of(source: Source, sizes: Mapping[str, int | float], inputs: Mapping[str, Values]) -> dict[str, int | float]:
@@ -113,8 +150,7 @@ def _report(subject: Subject, target: Target, runs: tuple[Checked, ...], explain
 
 def _explained(run: Checked, target: Target) -> tuple[ExplainRow, ...]:
     """The counts that a run was held to."""
-    values = run.levelled.diagram.values(dict(run.row.axes))
-    counts = count(run.levelled, values, target.accumulate)
+    counts = count(run.levelled, _values(run), target.accumulate)
     return explain_counts(f"seed {run.row.seed}", counts, run.levelled.diagram)
 
 

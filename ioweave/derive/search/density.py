@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from ioweave.derive.counting.masks import predicates
+from ioweave.derive.counting.entries import Column, Entries
+from ioweave.derive.counting.masks import Survival, decides, predicates, survival
 from ioweave.derive.counting.region import trace
 from ioweave.derive.counting.tiles import Tiles
 from ioweave.derive.program.build import Shape, build
+from ioweave.derive.program.program import Program
 from ioweave.derive.program.setting import Setting
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.errors import Refused
@@ -24,7 +27,9 @@ GRID = 128  # tiles along each masked axis
 class Density:
     """On a grid of tiles of the masked axes, where every element of an array is surely needed.
 
-    ``needed`` maps an array to a grid of flags; ``weight`` is the share of each tile.
+    ``needed`` maps an array to a grid of flags; ``weight`` is the share of each tile;
+    ``anchored`` tells that in every tiling some full tile has nothing removed, so that all that
+    may be live at once is.
     """
 
     axes: tuple[str, ...]
@@ -32,6 +37,7 @@ class Density:
     weight: tuple[Any, ...]
     sizes: tuple[int, ...]
     cells: tuple[int, ...]
+    anchored: bool
     _moved: dict[tuple[str, tuple[str, ...], str, int], float] = field(default_factory=dict, compare=False, repr=False)
 
     def share(self, array: str, axes: Sequence[str]) -> float:
@@ -48,7 +54,6 @@ class Density:
             else:
                 flags = flags.max(axis=k)
         return float(flags)
-
 
     def moved(self, array: str, axes: Sequence[str], again: Mapping[str, Any]) -> Any:
         """How often an array is moved at least, as a multiple of its size.
@@ -103,9 +108,9 @@ class Density:
 
 def density(boxes: Sequence[Box], stored: frozenset[str], setting: Setting) -> Density | None:
     """The density of a region's masks; None where it has none. Where it cannot be found it is zero."""
-    axes = tuple(dict.fromkeys(a for b in boxes for p in predicates(b) for a in free_axes(p)))
-    if not axes:
+    if not any(decides(b) for b in boxes):
         return None
+    axes = tuple(dict.fromkeys(a for b in boxes for p in predicates(b) for a in free_axes(p)))
     grid = GRID if len(axes) <= 2 else max(int(GRID ** (2 / len(axes))), 2)
     tiles = {a: -(-setting.sizes[a] // grid) for a in axes}
     try:
@@ -113,19 +118,43 @@ def density(boxes: Sequence[Box], stored: frozenset[str], setting: Setting) -> D
         t = Tiles({}, tiles, setting.sizes)
         survive = trace(program, t, setting, whole=True)
     except Refused:
-        return Density((), {}, (), (), ())
-    if survive is None:
+        return Density((), {}, (), (), (), False)
+    if survive is None or (not axes and _everything(survive)):
         return None
     shape = tuple(t.number(a, True) for a in axes)
     needed: dict[str, Any] = {}
     order = [survive.entries.columns[a].cell for a in axes]
-    for (_, read), alive in survive.reads.items():
+    for (_, read, _), alive in survive.reads.items():
         flags = np.zeros(shape)
-        flags[tuple(order)] = alive & survive.definite
+        flags[tuple(order)] = (alive & survive.definite).reshape(-1)[: flags.size] if axes else np.all(alive)
         needed[read.array] = np.maximum(needed.get(read.array, 0.0), flags)
     weight = []
     for a in axes:
         cells = t.intervals(a, True)
         weight.append((cells.hi - cells.lo) / setting.sizes[a])
     sizes = tuple(setting.sizes[a] for a in axes)
-    return Density(axes, needed, tuple(weight), sizes, tuple(tiles[a] for a in axes))
+    return Density(axes, needed, tuple(weight), sizes, tuple(tiles[a] for a in axes), _anchored(program, axes, setting))
+
+
+def _anchored(program: Program, axes: Sequence[str], setting: Setting) -> bool:
+    """Whether nothing is removed at some element of the first halves of the masked axes.
+
+    In every tiling such an element is in a full tile: no ragged last tile reaches it.
+    """
+    places = [sorted({min(k, (setting.sizes[a] - 1) // 2) for k in (0, 1, 2, setting.sizes[a])}) for a in axes]
+    index = np.array(list(product(*places)), dtype=np.int64).T.reshape(len(axes), -1)
+    columns = {}
+    for a, lo in zip(axes, index, strict=True):
+        zero = np.zeros_like(lo)
+        columns[a] = Column(lo, lo + 1, zero, zero + setting.sizes[a], lo, zero)
+    tiles = Tiles({}, dict.fromkeys(axes, 1), setting.sizes)
+    survive = survival(program, Entries(tuple(axes), columns, np.ones(max(index.shape[1], 1), dtype=np.int64), tiles), setting)
+    every: Any = True
+    for flags in (*survive.reads.values(), *survive.runs.values()):
+        every = every & flags
+    return bool(np.any(every))
+
+
+def _everything(survive: Survival) -> bool:
+    """Whether every read survives and every box runs, in every entry."""
+    return all(np.all(x) for x in (*survive.reads.values(), *survive.runs.values()))

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ioweave.derive.counting.levelled import count
 from ioweave.derive.counting.terms import terms
-from ioweave.derive.program.build import build
+from ioweave.derive.program.build import Shape, build
 from ioweave.derive.program.setting import Setting
 from ioweave.derive.search.assemble import Placement, assemble
 from ioweave.derive.search.found import Found
 from ioweave.derive.search.partition import Space, Unit, shortest
 from ioweave.derive.search.regions import Effort, Limits, Schedule, best_schedule, least_memory
-from ioweave.derive.search.shapes import frame, shapes
+from ioweave.derive.search.shapes import frame, groupings, sequences
 from ioweave.derive.search.units import least_touched, units_of
 from ioweave.diagrams.boxes import Opened
 from ioweave.diagrams.diagram import Diagram
@@ -134,13 +134,16 @@ def _fits(
 def _least(unit: Unit, stored: frozenset[str], setting: Setting, limits: Limits) -> int:
     """The least bytes in which a line can run at all."""
     least: int | None = None
-    for shape in shapes(frame(unit.boxes, stored)):
-        try:
-            program = build(unit.line, unit.boxes, stored, shape, setting)
-        except Refused:
-            continue
-        need = least_memory(terms(program, setting), shape, setting, limits.align)
-        least = need if least is None else min(least, need)
+    f = frame(unit.boxes, stored)
+    for loops in sequences(f):
+        for group in groupings(f, loops):
+            shape = Shape(group, loops)
+            try:
+                program = build(unit.line, unit.boxes, stored, shape, setting)
+            except Refused:
+                continue
+            need = least_memory(terms(program, setting), shape, setting, limits.align)
+            least = need if least is None else min(least, need)
     assert least is not None
     return least
 

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ioweave.derive.counting.region import count_region
-from ioweave.derive.counting.terms import Terms, bits, numbers, terms, transfers
+from ioweave.derive.counting.terms import Terms, bits, numbers, terms
 from ioweave.derive.counting.tiles import Tiles
 from ioweave.derive.program.build import Shape, build
 from ioweave.derive.program.program import Program
 from ioweave.derive.program.setting import Setting
+from ioweave.derive.search.by_count import best_counted
 from ioweave.derive.search.density import density
-from ioweave.derive.search.masked import best_masked
-from ioweave.derive.search.relaxed import Basis, Bound, basis, possible, relaxed
-from ioweave.derive.search.shapes import frame, shapes
+from ioweave.derive.search.nests import Basis, Nest, basis
+from ioweave.derive.search.relaxed import Bound, holdable, possible, relaxed
+from ioweave.derive.search.shapes import frame, groupings, sequences
 from ioweave.derive.search.tiling import Tiling, Var, best_tiles, candidates, enlarge, variables
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.errors import Refused
@@ -42,11 +43,15 @@ class Schedule:
         return self.count.transfers.values
 
     @property
+    def complexity(self) -> int:
+        """How much there is to its shape: loops and holds."""
+        return len(self.shape.loops) + len(self.shape.hold)
+
+    @property
     def rank(self) -> tuple[int, int, int, int, int]:
         """The order of preference: transfers; a simpler shape; FLOPs, memory, and larger tiles."""
         tiles = sum(self.group.values()) + sum(self.stream.values())
-        loops = len(self.shape.loops) + len(self.shape.hold)
-        return (self.values, loops, self.count.flops.total, self.count.memory.bytes, -tiles)
+        return (self.values, self.complexity, self.count.flops.total, self.count.memory.bytes, -tiles)
 
 
 @dataclass(frozen=True)
@@ -80,69 +85,84 @@ def best_schedule(
     """
     boxes = tuple(boxes)
     f = frame(boxes, stored)
-    dense = density(boxes, stored, setting)
-    masked = dense is not None
-    b = basis(f, boxes, stored, setting.shapes, setting.dtypes, setting.sizes, setting.accumulate, dense)
-    capacity = limits.capacity * 8
-    options = {a: candidates(setting.sizes[a], limits.align.get(a, 1)) for a in f.axes}
-    best: Schedule | None = None
-    tried: dict[tuple[object, ...], bool] = {}
-    for shape in sorted(shapes(f), key=_complexity):
-        effort.schedules += 1
-        most = ceiling if best is None or _complexity(shape) <= _complexity(best.shape) else ceiling - 1
-        bound = relaxed(b, shape)
-        key = bound.key
-        if tried.get(key) is False:
-            continue
-        tried[key] = possible(bound, b, options, capacity, most)
-        if not tried[key]:
-            continue
-        candidate = _expand(name, boxes, stored, shape, b, bound, setting, limits, most, masked, effort)
-        if candidate is not None and (best is None or candidate.rank < best.rank):
-            best = candidate
-            ceiling = min(ceiling, best.values)
-    return best
+    b = basis(f, boxes, stored, setting, density(boxes, stored, setting))
+    search = _Search(name, b, limits, effort, ceiling)
+    for loops in sequences(f):
+        for group in groupings(f, loops):
+            nest = b.nest(loops)
+            search.visit(nest, group, {}, holdable(nest))
+    return search.best
 
 
-def _complexity(shape: Shape) -> tuple[int, int]:
-    """How much there is to a shape: its loops and holds, then its groups."""
-    return len(shape.loops) + len(shape.hold), len(shape.group)
+class _Search:
+    """Branch and bound over what is held in one nest after another; used once per region."""
+
+    def __init__(self, name: str, b: Basis, limits: Limits, effort: Effort, ceiling: float) -> None:
+        self.name, self.basis, self.limits, self.effort, self.ceiling = name, b, limits, effort, ceiling
+        self.options = {a: candidates(b.setting.sizes[a], limits.align.get(a, 1)) for a in b.frame.axes}
+        self.best: Schedule | None = None
+
+    def visit(
+        self, nest: Nest, group: tuple[str, ...], hold: Mapping[str, int], free: Mapping[str, tuple[int, ...]]
+    ) -> None:
+        """Every way to hold the arrays in ``free`` beside those in ``hold``."""
+        b = self.basis
+        self.effort.schedules += 1
+        bound = relaxed(b, nest, b.axes(group), hold, {a: depths[0] for a, depths in free.items()})
+        simpler = self.best is None or len(nest.loops) + len(hold) <= self.best.complexity
+        most = self.ceiling if simpler else self.ceiling - 1
+        if not possible(bound, b, self.options, self.limits.capacity * 8, most):
+            return
+        if free:
+            array, *rest = free
+            others = {a: free[a] for a in rest}
+            self.visit(nest, group, hold, others)
+            for depth in free[array]:
+                self.visit(nest, group, {**hold, array: depth}, others)
+        elif not _dominated(b, nest, hold):
+            shape = Shape(group, nest.loops, (), tuple(hold.items()))
+            found = _expand(self.name, shape, b, bound, self.limits, most, self.effort)
+            if found is not None and (self.best is None or found.rank < self.best.rank):
+                self.best = found
+                self.ceiling = min(self.ceiling, found.values)
+
+
+def _dominated(b: Basis, nest: Nest, hold: Mapping[str, int]) -> bool:
+    """Whether the outermost loop could as well be grouped.
+
+    If all is loaded inside it, that loop reuses nothing between its trips; grouping its axis
+    moves the same values and holds no more.
+    """
+    if not nest.loops or nest.loops[0] not in b.frame.groupable:
+        return False
+    return all(hold.get(r.array, r.natural) > 0 for r in nest.readings)
 
 
 def _expand(
-    name: str,
-    boxes: tuple[Box, ...],
-    stored: frozenset[str],
-    shape: Shape,
-    b: Basis,
-    bound: Bound,
-    setting: Setting,
-    limits: Limits,
-    ceiling: float,
-    masked: bool,
-    effort: Effort,
+    name: str, shape: Shape, b: Basis, bound: Bound, limits: Limits, ceiling: float, effort: Effort
 ) -> Schedule | None:
     """The best tiles of one shape, with the full program and the exact count."""
+    setting = b.setting
     try:
-        program = build(name, boxes, stored, shape, setting)
+        program = build(name, b.boxes, b.stored, shape, setting)
     except Refused:
         return None
     t = terms(program, setting)
-    f = b.frame
     capacity = limits.capacity * 8
-    if masked or not t.exact:
-        tiling = best_masked(program, t, bound, b, shape, setting, capacity, ceiling, limits.align)
+    batch = b.frame.batch
+    if b.density is not None or not t.exact:
+        tiling = best_counted(program, t, bound, b, shape, capacity, ceiling, limits.align)
     else:
-        tiling = best_tiles(t, shape.group, shape.loops, f.batch, setting.sizes, capacity, ceiling, limits.align)
+        tiling = best_tiles(t, shape.group, shape.loops, batch, setting.sizes, capacity, ceiling, limits.align)
         if tiling is not None:
-            tiling = _break_ties(program, t, shape, f.batch, tiling, setting, capacity, limits)
+            tiling = _break_ties(program, t, shape, batch, tiling, setting, capacity, limits)
     if tiling is None:
         return None
     effort.exact = effort.exact and tiling.exact
     group = {a: int(tiling.tiles["group", a]) for a in shape.group}
     stream = {a: int(tiling.tiles["stream", a]) for a in shape.loops}
     count = count_region(program, Tiles(group, stream, setting.sizes), setting)
-    return Schedule(boxes, stored, shape, group, stream, program, count, tiling.exact)
+    return Schedule(b.boxes, b.stored, shape, group, stream, program, count, tiling.exact)
 
 
 def _break_ties(
@@ -174,4 +194,4 @@ def least_memory(t: Terms, shape: Shape, setting: Setting, align: Mapping[str, i
     return -(-int(np.max(bits(t, ring))) // 8)
 
 
-__all__ = ["Effort", "Limits", "Schedule", "best_schedule", "least_memory", "transfers"]
+__all__ = ["Effort", "Limits", "Schedule", "best_schedule", "least_memory"]

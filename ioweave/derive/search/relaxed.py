@@ -1,64 +1,24 @@
-"""A lower bound on what a shape moves, found without expanding its program.
+"""A lower bound on what a shape moves and holds, found without building its program.
 
-Loads are counted as the shape demands, less what masks may remove. Of memory only this is counted: while a box runs inside
-a loop that accumulates a state from its result, its own tiles, that state, and the slabs of the
-boxes on the way to the state are live together. What is loaded deeper than the box is left out.
+Loads are counted as the shape demands, less what masks may remove. Of memory, what is surely
+live while each box runs: its operands and result, the states of the loops around it, and the
+slabs loaded around it (`ioweave.derive.search.nests`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from bisect import bisect_right
-from math import prod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ioweave.derive.counting.tiles import Ints
-from ioweave.derive.program.build import Shape
-from ioweave.derive.program.held import held_dtypes
-from ioweave.derive.search.density import Density
-from ioweave.derive.search.shapes import Frame
-from ioweave.diagrams.boxes import Box
-from ioweave.diagrams.dtypes import DTYPES
-from ioweave.diagrams.expressions import Read
+from ioweave.derive.program.slots import Slot
+from ioweave.derive.search.nests import Axes, Basis, Nest, Reading
 
-Axes = int  # a set of axes, as bits in the order of the frame
-Tile = tuple[int, Axes]  # bits per value, axes
-Slab = tuple[str, int, Axes, Axes]  # array, bits, axes that index it, axes whose tiles it surely spans
 Sum = Mapping[Axes, int]  # coefficients of products over sets of axes
-
-
-@dataclass(frozen=True)
-class Node:
-    """A box as its bound sees it: its axes, the slabs that it reads, and the tiles that it holds itself."""
-
-    name: str
-    axes: Axes
-    over: Axes
-    slabs: tuple[Slab, ...]
-    own: tuple[Tile, ...]
-    result: Tile
-
-
-@dataclass(frozen=True)
-class Basis:
-    """What the bounds of all shapes of a region share."""
-
-    frame: Frame
-    sizes: tuple[int, ...]
-    chains: tuple[tuple[Node, Mapping[Axes, tuple[Node, ...]]], ...]
-    loads: tuple[tuple[str, Axes, int], ...]
-    stores: int
-    density: Density | None
-    _whole: dict[Axes, int] = field(default_factory=dict, compare=False, repr=False)
-
-    def whole(self, axes: Axes) -> int:
-        """The product of the sizes of some axes."""
-        if axes not in self._whole:
-            self._whole[axes] = prod(n for k, n in enumerate(self.sizes) if axes >> k & 1)
-        return self._whole[axes]
 
 
 @dataclass(frozen=True)
@@ -75,145 +35,97 @@ class Bound:
     tiled: Axes
     items: tuple[tuple[str, Axes, Axes, int], ...]
 
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Equal for shapes with equal bounds."""
-        return (tuple(sorted(self.loads.items())), self.items, frozenset(tuple(sorted(c.items())) for c in self.columns))
+
+@dataclass(frozen=True)
+class Slab:
+    """A load: the slot in which it is made, and the reading that it surely covers."""
+
+    key: Slot
+    reading: Reading
 
 
-def basis(
-    f: Frame,
-    boxes: Sequence[Box],
-    stored: frozenset[str],
-    shapes: Mapping[str, tuple[int, ...]],
-    dtypes: Mapping[str, str],
-    sizes: Mapping[str, int],
-    accumulate: str,
-    density: Density | None,
-) -> Basis:
-    """Collect a region's basis. ``density`` is None where no mask removes a read."""
-    made = {b.name for b in boxes}
-    held = held_dtypes(boxes, accumulate)
-    bit = {a: 1 << k for k, a in enumerate(f.axes)}
-
-    def axes_of(names: Sequence[str]) -> Axes:
-        return sum(bit[a] for a in dict.fromkeys(names))
-
-    loads: dict[str, tuple[Axes, int]] = {}
-    nodes, parents = [], {}
-    for b in boxes:
-        slabs: dict[Slab, None] = {}
-        own: dict[Tile, None] = {}
-        for r in b.reads():
-            plain = not any(form.sizes or form.offset < 0 for form in r.index)
-            axes = axes_of([a for form in r.index for a in form.names])
-            tile = axes_of(_leading(r, sizes))
-            if r.array in made:
-                if b.reduction is not None and plain:
-                    own.setdefault((DTYPES[held[r.array]].bits, tile))
-            elif plain:
-                slabs.setdefault((r.array, DTYPES[dtypes[r.array]].bits, axes, tile))
-                loads.setdefault(r.array, (axes, prod(sizes[a] for a in _leading(r, sizes))))
-        parents[b.name] = tuple(r.array for r in b.reads() if r.array in made)
-        result = (DTYPES[held[b.name]].bits, axes_of(b.axes))
-        nodes.append(Node(b.name, axes_of(b.all_axes), axes_of(b.over), tuple(slabs), tuple(own), result))
-    stores = sum(prod(shapes[b.name]) for b in boxes if b.name in stored)
-    sizes_of = tuple(sizes[a] for a in f.axes)
-    chains = tuple((n, _chains(n, {m.name: m for m in nodes}, parents)) for n in nodes)
-    return Basis(f, sizes_of, chains, tuple((a, x, n) for a, (x, n) in loads.items()), stores, density)
+def slabs(nest: Nest, hold: Mapping[str, int]) -> list[Slab]:
+    """The loads of a nest under these holds; of several readings in one load, the largest."""
+    found: dict[tuple[str, int, Slot], Reading] = {}
+    for r in nest.readings:
+        depth = _depth(r, hold.get(r.array, r.natural))
+        if r.sure:
+            key = (r.array, depth, r.slot[:depth])
+            if key not in found or found[key].size < r.size:
+                found[key] = r
+    return [Slab(key, r) for (_, _, key), r in found.items()]
 
 
-def _leading(r: Read, sizes: Mapping[str, int]) -> list[str]:
-    """One axis for each position of a read, the longest: the tile of a window is no shorter than its axis'."""
-    chosen: list[str] = []
-    for form in r.index:
-        free = [a for a, c in form.axes if a not in chosen]
-        if free:
-            chosen.append(max(free, key=lambda a: sizes[a]))
-    return chosen
+def relaxed(b: Basis, nest: Nest, group: Axes, hold: Mapping[str, int], free: Mapping[str, int] | None = None) -> Bound:
+    """The bound of a nest, some axes grouped, some arrays held.
 
-
-def _chains(
-    state: Node, nodes: Mapping[str, Node], parents: Mapping[str, tuple[str, ...]]
-) -> dict[Axes, tuple[Node, ...]]:
-    """For each axis that a box reduces, the boxes on the way to it inside a loop over that axis, itself first."""
-    result: dict[Axes, tuple[Node, ...]] = {}
-    loop = 1
-    while loop <= state.over:
-        if state.over & loop:
-            chain, frontier = {state.name: state}, [state.name]
-            while frontier:
-                for parent in parents[frontier.pop()]:
-                    n = nodes[parent]
-                    if parent not in chain and loop & n.axes and not loop & n.over:
-                        chain[parent] = n
-                        frontier.append(parent)
-            result[loop] = tuple(chain.values())
-        loop <<= 1
-    return result
-
-
-def relaxed(b: Basis, shape: Shape) -> Bound:
-    """The bound of one shape."""
-    bit = {a: 1 << k for k, a in enumerate(b.frame.axes)}
-    hold = dict(shape.hold)
-    loops = [bit[a] for a in shape.loops]
-    group = sum(bit[a] for a in shape.group)
-    inside = [0]
-    for x in loops:
-        inside.append(inside[-1] | x)
-    every = inside[-1]
-    tiled = group | every
-
-    def depth(name: str, axes: Axes) -> int:
-        if name in hold:
-            return hold[name]
-        return max((p + 1 for p, x in enumerate(loops) if x & axes), default=0)
-
-    depths = {(name, axes): depth(name, axes) for n, _ in b.chains for name, _, axes, _ in n.slabs}
+    Arrays in ``free`` may yet be held as far out as the depth given there: they move as little
+    as where they are, and take as little memory as where they are not.
+    """
+    here = slabs(nest, hold)
+    moved = slabs(nest, {**hold, **free}) if free else here
     loads: dict[Axes, int] = {}
     items: list[tuple[str, Axes, Axes, int]] = []
-    for name, axes, size in b.loads:
-        again = (group | inside[depth(name, axes)]) & ~axes
-        loads[again] = loads.get(again, 0) + size
+    for s in moved:
+        again = (group | nest.entered(s.key)) & ~s.reading.axes
+        loads[again] = loads.get(again, 0) + s.reading.size
         if b.density is not None:
-            items.append((name, axes, again, size))
+            items.append((s.reading.array, s.reading.axes, again, s.reading.size))
 
     def add(live: dict[Axes, int], bits: int, axes: Axes, entered: Axes) -> None:
         cut = axes & (group | entered)
         live[cut] = live.get(cut, 0) + bits * b.whole(axes & ~cut)
 
-    columns: list[Sum] = []
-
-    def column(node: Node, chain: Sequence[Node], state: Node | None) -> None:
+    entered = [nest.entered(s.key) for s in here]
+    columns: list[dict[Axes, int]] = []
+    for m in nest.moments:
         live: dict[Axes, int] = {}
-        seen: set[tuple[str, Axes]] = set()
-        for n in chain:
-            for name, bits, axes, tile in n.slabs:
-                within = inside[depths[name, axes]]
-                if (name, axes) not in seen and (n is node or not within & ~node.axes):
-                    seen.add((name, axes))
-                    add(live, bits, tile, within)
-        for bits, axes in node.own:
-            add(live, bits, axes, every)
-        if state is not None:
-            first = next(p for p, x in enumerate(loops) if x & state.over)
-            add(live, *state.result, inside[first])
-        if node is not state:
-            add(live, *node.result, every)
-        if live not in columns:
-            columns.append(live)
+        for t in m.live:
+            add(live, t.bits, t.axes, t.entered)
+        for s, at in zip(here, entered, strict=True):
+            if m.slot[: len(s.key)] == s.key:
+                add(live, s.reading.bits, s.reading.tile, at)
+        columns.append(live)
+    return Bound(b.stores, loads, tuple(_largest(columns)), group | sum(nest.bits), tuple(items))
 
-    for state, chains in b.chains:
-        for loop in loops:
-            chain = chains.get(loop)
-            if chain is not None:
-                for node in chain:
-                    if node.slabs or node.own or node is state:
-                        column(node, chain, state)
-        if not state.over & every:
-            column(state, (state,), None)
-    return Bound(b.stores, loads, tuple(columns), tiled, tuple(items))
+
+def holdable(nest: Nest) -> dict[str, tuple[int, ...]]:
+    """For each array the depths, no further in than any of its reads', at which holding it may move less."""
+    result: dict[str, tuple[int, ...]] = {}
+    for array in dict.fromkeys(r.array for r in nest.readings):
+        mine = [r for r in nest.readings if r.array == array]
+        shallow = min(r.natural for r in mine)
+        moves = [_moves(nest, mine, depth) for depth in range(shallow + 1)]
+        moves.append(_moves(nest, mine, None))
+        depths = tuple(p for p in range(shallow + 1) if moves[p] != moves[p + 1])
+        if depths:
+            result[array] = depths
+    return result
+
+
+def _moves(nest: Nest, readings: Sequence[Reading], held: int | None) -> list[list[Axes]]:
+    """For each load of an array, the loops for whose trips it is loaded again, or partly again."""
+    found: dict[Slot, set[Axes]] = {}
+    for r in readings:
+        key = r.slot[: _depth(r, r.natural if held is None else held)]
+        found.setdefault(key, set()).add(nest.entered(key) & ~r.apart)
+    return sorted(sorted(x) for x in found.values())
+
+
+def _depth(r: Reading, depth: int) -> int:
+    """The depth at which a reading held at ``depth`` is loaded: not in a loop that its reader is not in."""
+    while depth and (r.slot[depth - 1] is None or (r.slot[depth - 1] or 0) % 2):
+        depth -= 1
+    return depth
+
+
+def _largest(columns: list[dict[Axes, int]]) -> list[dict[Axes, int]]:
+    """The columns that no other holds as much as, term by term."""
+    kept: list[dict[Axes, int]] = []
+    for live in sorted(columns, key=len, reverse=True):
+        if not any(all(other.get(a, 0) >= c for a, c in live.items()) for other in kept):
+            kept.append(live)
+    return kept
 
 
 def _products(factors: Sequence[Any], wanted: set[Axes]) -> dict[Axes, Any]:

@@ -2,9 +2,9 @@
 
 Tile sizes are left open. The space is every set of grouped axes among those that every stored
 array has and no box reduces (a split reduction moves its states on top of what a streamed one
-moves), every sequence of up to three other axes streamed, and for every array that a loop
-reloads without need, holding it outside that loop. Adjacent loops over axes that the same
-arrays and boxes have come in one order, for the other moves the same. An axis that every array carries is
+moves), every sequence of up to three other axes streamed, and for every array, holding it
+outside loops that would load it again. Adjacent loops over axes that the same arrays and boxes
+have come in one order, for the other moves the same. An axis that every array carries is
 grouped in tiles of 1, by a lemma: no array is read again for it, and it multiplies what is live.
 """
 
@@ -12,29 +12,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise, permutations, product
+from itertools import combinations, pairwise, permutations
 
-from ioweave.derive.program.build import Shape
+from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.expressions import Read
 
 LOOPS = 3  # at most so many axes are streamed in one region
-HELD = 3  # at most so many arrays are held further out than their index demands, in one shape
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What the shapes of a region are made from: its axes, its outside reads, what it stores."""
+    """What the shapes of a region are made from: its axes, and which of them may be grouped.
+
+    ``kinds`` numbers axes that may be swapped alike; ``simple`` as for `groupings`.
+    """
 
     axes: tuple[str, ...]
     batch: tuple[str, ...]
     groupable: frozenset[str]
-    reads: tuple[tuple[str, frozenset[str]], ...]
     kinds: tuple[tuple[str, int], ...]
+    simple: bool
 
 
 def frame(boxes: Sequence[Box], stored: frozenset[str]) -> Frame:
-    """The frame of a region."""
+    """The frame of a region. Axes are of one kind where the same arrays and boxes have them."""
     made = {b.name for b in boxes}
     outside = [r for b in boxes for r in b.reads() if r.array not in made]
     axes = tuple(dict.fromkeys(a for b in boxes for a in b.all_axes))
@@ -53,54 +55,52 @@ def frame(boxes: Sequence[Box], stored: frozenset[str]) -> Frame:
         for a in axes
     }
     numbers = {mark: k for k, mark in enumerate(dict.fromkeys(marks.values()))}
-    return Frame(axes, batch, groupable, tuple(reads), tuple((a, numbers[marks[a]]) for a in axes))
+    kinds = tuple((a, numbers[marks[a]]) for a in axes)
+    return Frame(axes, batch, groupable, kinds, _simple(boxes, groupable))
 
 
 def _carries(r: Read, axis: str) -> bool:
     return any(f.bare == axis for f in r.index)
 
 
-def shapes(f: Frame) -> Iterator[Shape]:
-    """Every shape of the space that no other of it dominates outright."""
+def sequences(f: Frame) -> Iterator[tuple[str, ...]]:
+    """Every sequence of streamed axes, shorter first; of adjacent loops that may be swapped one order."""
     free = [a for a in f.axes if a not in f.batch]
     kind = dict(f.kinds)
     order = {a: k for k, a in enumerate(f.axes)}
-    for n in range(len(free) + 1):
-        for group in combinations([a for a in free if a in f.groupable], n):
-            walked = [a for a in free if a not in group]
-            for m in range(min(len(walked), LOOPS) + 1):
-                for loops in permutations(walked, m):
-                    if any(kind[a] == kind[b] and order[a] > order[b] for a, b in pairwise(loops)):
-                        continue
-                    for hold in _holds(f, loops):
-                        if _dominated(f, loops, hold):
-                            continue
-                        yield Shape((*f.batch, *group), loops, (), hold)
+    for m in range(min(len(free), LOOPS) + 1):
+        for loops in permutations(free, m):
+            if not any(kind[a] == kind[b] and order[a] > order[b] for a, b in pairwise(loops)):
+                yield loops
 
 
-def _dominated(f: Frame, loops: tuple[str, ...], hold: tuple[tuple[str, int], ...]) -> bool:
-    """Whether the outermost loop could as well be grouped.
+def groupings(f: Frame, loops: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Sets of grouped axes beside these loops.
 
-    If every array that lacks the outermost loop's axis is loaded further in, that loop reuses
-    nothing between its trips; grouping its axis moves the same values and holds no more.
+    A group tile may be the whole axis, so grouping all that may be grouped covers the rest,
+    unless grouping an axis may be refused or change how reads are counted.
     """
-    if not loops or loops[0] not in f.groupable or any(depth == 0 for _, depth in hold):
-        return False
-    first = loops[0]
-    return all(first in axes or any(a in axes for a in loops[1:]) for _, axes in f.reads)
+    rest = [a for a in f.axes if a in f.groupable and a not in loops and a not in f.batch]
+    if f.simple:
+        yield (*f.batch, *rest)
+        return
+    for n in range(len(rest) + 1):
+        for group in combinations(rest, n):
+            yield (*f.batch, *group)
 
 
-def _holds(f: Frame, loops: tuple[str, ...]) -> Iterator[tuple[tuple[str, int], ...]]:
-    """Ways to hold arrays outside loops that do not index them."""
-    options: list[list[tuple[str, int] | None]] = []
-    several = [name for name, _ in f.reads]
-    for name, axes in f.reads:
-        if several.count(name) > 1:
-            continue
-        depth = max((p + 1 for p, a in enumerate(loops) if a in axes), default=0)
-        idle = [p for p in range(depth) if loops[p] not in axes]
-        if idle:
-            options.append([None, *((name, p) for p in idle)])
-    options = options[:HELD]
-    for choice in product(*options):
-        yield tuple(c for c in choice if c is not None)
+def _simple(boxes: Sequence[Box], groupable: frozenset[str]) -> bool:
+    """Whether every grouping counts as it would with tiles of whole axes: no windows of what is made, no strides."""
+    made = {b.name: b for b in boxes}
+    for b in boxes:
+        for r in b.reads():
+            if r.array in made:
+                if r.index != tuple(Affine.axis(a) for a in made[r.array].axes):
+                    return False
+            elif not all(_one_grouped(form, groupable) for form in r.index):
+                return False
+    return True
+
+
+def _one_grouped(form: Affine, groupable: frozenset[str]) -> bool:
+    return sum(a in groupable for a in form.names) <= 1 or all(abs(c) == 1 for _, c in form.axes)

@@ -142,6 +142,11 @@ class Drafter:
         self._joins(plan, level, slots, late=False)
         self._body(plan, spec, level, slots)
         self._operand_zones(plan, start, body, self.x, held, direct)
+        if spec.state and not self._state_within(plan, spec):
+            room = self._state_room(spec)
+            self._zone(self.x, self.x + room, self._after(plan), held | {plan.result})
+            self._state(spec.state, self.x + room / 2, max(self._y(r) for r in self.rows[plan.result]))
+            self.x += room
         produced = plan.result
         symbols = tuple(spec.axes)
         if not last:
@@ -277,6 +282,9 @@ class Drafter:
             self.x = self._named(spec.before, self.x + 2, self._y(plan.slots[at]))
         if spec.glyph in ("softmax", "norm"):
             self._pictograms(plan, spec)
+            beside = [have for axis, (have, _) in zip(spec.axes, op.result, strict=True) if axis not in spec.works]
+            if spec.state and beside and min(beside) >= 0:
+                self._state(spec.state, self.x - 17, max(self._y(plan.slots[k]) for k in beside))
         elif spec.glyph in ("elementwise", "add", "max", "box") and not op.ends and not op.cups and spec.reduction:
             bold = spec.glyph in ("add", "max")
             self.x = self._named(spec.reduction, self.x + 4, self._y(plan.slots[low]), bold)
@@ -284,6 +292,10 @@ class Drafter:
         inner = self.x
         tip = self._cups(plan, spec, level, pens)
         late = any(a in op.late for a, _ in op.joins)
+        if spec.state and spec.glyph not in ("softmax", "norm") and self._state_within(plan, spec):
+            room = self._state_room(spec)
+            self._state(spec.state, self.x + room / 2, self._y(plan.slots[low]))
+            self.x += room
         if late:
             self.x += 4
             self._joins(plan, level, pens, late=True)
@@ -331,6 +343,22 @@ class Drafter:
                 self.sketch.marks.extend(glyphs.norm(x, y, self.theme, spec.reduction == "centred"))
             self.sketch.blocks.append((x - 1, y - 12, x + 17, y + 12))
         self.x += 32
+
+    def _state_room(self, spec: ColumnSpec) -> float:
+        """How much of a wire a state's sign and name take."""
+        return max(12.0, width(spec.state, self.theme.text_axis - 1.5)) + 8
+
+    def _state_within(self, plan: ColumnPlan, spec: ColumnSpec) -> bool:
+        """Whether the state is kept before the end of the operation: what follows is done once, or is a pictogram's."""
+        late = any(a in plan.operation.late for a, _ in plan.operation.joins)
+        return late or spec.mask or bool(spec.after) or spec.glyph in ("softmax", "norm")
+
+    def _state(self, name: str, x: float, y: float) -> None:
+        """The sign of a kept state on a wire, with the state's name."""
+        self.sketch.marks.extend(glyphs.state(x, y, self.theme))
+        size = self.theme.text_axis - 1.5
+        places = ((x, y - 9, "middle"), (x, y + 15.5, "middle"), (x + 8, y - 5, "start"), (x - 8, y - 5, "end"))
+        self.sketch.texts.append(Label(name, size, self.theme.stream, places))
 
     def _boxes(self, plan: ColumnPlan, spec: ColumnSpec, pens: dict[int, Key]) -> None:
         """A removed axis with one carrier ends in a box."""

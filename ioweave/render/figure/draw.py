@@ -21,6 +21,8 @@ GAP = 26.0
 LEAST = 430.0
 LAYERS = ("plates", "separators", "wires", "signs", "ports", "labels")
 Held = tuple[int, float, float, bool]  # an entry of a zone: strand, first y, last y, in a plate
+NOTE = 14.0  # from the baseline of a title to that of the note under it
+JOG = 6.0  # a separator that changes its height by less than this does not
 SHORT = 26.0  # a separator shorter than this is left out
 
 
@@ -73,7 +75,8 @@ def describe(spec: FigureSpec) -> str:
     for p in spec.panels:
         steps = ", ".join(f"{c.result} by {strip(c.title)}" for c in p.columns)
         costs = "; ".join(f"{strip(r.symbol)} {strip(r.total)} {strip(r.remark)}".strip() for r in p.rows)
-        parts.append(f"{strip(p.title)}: {steps}." + (f" {costs}." if costs else ""))
+        note = f" ({strip(p.note)})" if p.note else ""
+        parts.append(f"{strip(p.title)}{note}: {steps}." + (f" {costs}." if costs else ""))
     return " ".join(parts) + (f" {strip(spec.footer)}" if spec.footer else "")
 
 
@@ -103,7 +106,8 @@ def _panel(panel: PanelSpec, theme: Theme, letter: str) -> _Drawn:
         tuple(layer) for layer in (sketch.plates, separators, sketch.wires, sketch.marks, sketch.ports, texts)
     )
     _, y0, x1, y1 = labels.bounds(tuple(i for layer in layers for i in layer))
-    heading = width(panel.title, theme.text_title) + width(f"({letter})", theme.text_title, True) + 5
+    heading = max(width(panel.title, theme.text_title), width(panel.note, theme.text_block))
+    heading += width(f"({letter})", theme.text_title, True) + 5
     return _Drawn(letter, ident, panel, walked, layers, y0, y1, max(x1, walked.width, heading), tuple(dropped))
 
 
@@ -116,6 +120,7 @@ def _separators(sketch: Sketch, theme: Theme) -> list[Primitive]:
         for upper, lower in zip(zone.stack, zone.stack[1:], strict=False):
             y = _between(upper, lower, theme)
             pieces.setdefault(round(y, 3), []).append((zone.x0, zone.x1))
+    pieces = _snapped(pieces)
     curves = [box for w in sketch.wires for box in labels.strokes([w])]
     out: list[Primitive] = []
     for y in sorted(pieces):
@@ -134,6 +139,20 @@ def _separators(sketch: Sketch, theme: Theme) -> list[Primitive]:
                     out.append(Line((a, y), (lo, y), theme.ink, 1.4, (6.5, 5.0)))
                 a = max(a, hi)
     return out
+
+
+def _snapped(pieces: dict[float, list[tuple[float, float]]]) -> dict[float, list[tuple[float, float]]]:
+    """Pieces that follow each other at almost one height are set at one, the higher."""
+    out: dict[float, list[tuple[float, float]]] = {}
+    for y in sorted(pieces):
+        for a, b in pieces[y]:
+            near = (v for v, spans in out.items() if 0 < y - v <= JOG and any(_follows(s, (a, b)) for s in spans))
+            out.setdefault(min(near, default=y), []).append((a, b))
+    return out
+
+
+def _follows(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return abs(one[1] - other[0]) < 1.0 or abs(other[1] - one[0]) < 1.0
 
 
 def _between(upper: Held, lower: Held, theme: Theme) -> float:
@@ -181,7 +200,8 @@ def _row(
     depth = max((len(r) for r in heights), default=0)
     common = [max((r[k] for r in heights if k < len(r)), default=0.0) for k in range(depth)]
     end = y
-    dy = y - top + (31.0 if headed else 0.0)
+    noted = any(d.panel.note for d in group)
+    dy = y - top + (31.0 + (NOTE if noted else 0.0) if headed else 0.0)
     for d in group:
         right = d.width if full is None else full
         body: list[Primitive] = list(_heading(d, x, y, len(spec.panels) > 1, theme)) if headed else []
@@ -206,6 +226,8 @@ def _heading(d: _Drawn, x: float, y: float, lettered: bool, theme: Theme) -> lis
         out.append(Text(mark, x, y + 13, theme.text_title, theme.ink, "start", True))
         x += width(mark, theme.text_title, True) + 5
     out.append(Text(d.panel.title, x, y + 13, theme.text_title, theme.ink))
+    if d.panel.note:
+        out.append(Text(d.panel.note, x, y + 13 + NOTE, theme.text_block, theme.faint))
     return out
 
 
@@ -221,12 +243,14 @@ def _legend(spec: FigureSpec, y: float, total: float, theme: Theme, items: list[
         entries.append(("hollow", "load/store once per group"))
     if any(q.every_step for q in ports):
         entries.append(("filled", "in every stream step"))
+    if any(c.state for p in spec.panels for c in p.columns):
+        entries.append(("state", "state kept from step to step"))
     entries.append(("dash", "separates arrays"))
     out: list[Primitive] = []
     x = MARGIN
     y += 8
     for kind, text in entries:
-        mark = 26.0 if kind.startswith("level") or kind == "dash" else 8.0
+        mark = 26.0 if kind.startswith("level") or kind == "dash" else 11.0 if kind == "state" else 8.0
         w = mark + 5 + width(text, size) + 18
         if x + w - 18 > total + MARGIN and x > MARGIN:
             x, y = MARGIN, y + 15
@@ -235,6 +259,8 @@ def _legend(spec: FigureSpec, y: float, total: float, theme: Theme, items: list[
             out.append(Line((x, y), (x + mark, y), colour, weight))
         elif kind == "dash":
             out.append(Line((x, y), (x + mark, y), theme.ink, 1.4, (6.5, 5.0)))
+        elif kind == "state":
+            out.extend(glyphs.state(x + 6, y, replace(theme, plate=theme.paper)))
         else:
             out.append(glyphs.port(x + 4, y, kind == "filled", theme))
         out.append(Text(text, x + mark + 5, y + 3.2, size, theme.ink))

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ioweave.derive.counting.flops import column_flops
-from ioweave.derive.counting.levelled import Placed, count, region_boxes, stored_arrays
+from ioweave.derive.counting.levelled import Counts, Placed, count
 from ioweave.derive.counting.region import count_loads, count_stores, trace
-from ioweave.derive.counting.terms import At, Factor, Product, Ring, Terms, numbers, terms, value
-from ioweave.derive.counting.tiles import Tiles
+from ioweave.derive.counting.terms import Factor, Product, Ring, Terms, numbers, terms, value
 from ioweave.derive.program.arithmetic_cost import operand_axes, operations, product_operations
 from ioweave.derive.program.program import Column
 from ioweave.diagrams.boxes import base_name
@@ -24,9 +23,9 @@ from ioweave.hierarchy.counts import RegionCount
 from ioweave.hierarchy.levelled import Levelled
 from ioweave.hierarchy.quantities import format_bytes, format_count
 from ioweave.render.figure import formulas
-from ioweave.render.figure.describe import Described, describe_diagram
+from ioweave.render.figure.describe import SIGNS, Described, describe_diagram
 from ioweave.render.figure.formulas import Symbols
-from ioweave.render.figure.names import maths_name
+from ioweave.render.figure.names import math, maths_name
 from ioweave.render.figure.spec import (
     ArraySpec,
     CellSpec,
@@ -35,25 +34,27 @@ from ioweave.render.figure.spec import (
     FigureSpec,
     OperandSpec,
     PanelSpec,
-    Partition,
-    PartitionSpec,
     PortSpec,
     RegionSpec,
     RowSpec,
 )
+from ioweave.render.figure.tiles import TileNames, partitions, tile_symbols, whole
+from ioweave.render.figure.titles import summary, tiling
 
 MANY_TERMS = 5  # a sum of more terms is shown by its value alone
-SHORT_LIST = 4  # more names than this are counted, not listed
 PARTS = "part"
-KINDS: tuple[Partition, ...] = ("group", "stream")
 
 
 @dataclass(frozen=True)
 class Side:
-    """A levelled diagram to draw, with its title (markup; empty for a title made from its regions)."""
+    """A levelled diagram to draw, with its title (markup; empty for a title made from its regions).
+
+    ``searched`` says that a search chose its tiles, so that the figure can say what its H is.
+    """
 
     levelled: Levelled
     title: str = ""
+    searched: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,16 @@ def figure_spec(
     ``notes`` are sentences (markup) added to the last line. Raises Refused where a region
     cannot be run as written.
     """
-    names = _TileNames()
+    counted = [count(side.levelled, values, accumulate) for side in sides]
+    names = TileNames()
+    for counts in reversed(counted):  # the last panel, the derived one, has the plain symbols
+        for placed in counts.placed:
+            partitions(placed, names)
     panels: list[PanelSpec] = []
     tallies: list[_Tally] = []
-    for k, side in enumerate(sides):
-        panel, tally = _panel(side, values, accumulate, names, tallies[0] if k else None)
+    for k, (side, counts) in enumerate(zip(sides, counted, strict=True)):
+        same = k > 0 and side == sides[0]
+        panel, tally = _panel(side, counts, names, tallies[0] if k else None, same)
         panels.append(panel)
         tallies.append(tally)
     first = sides[0].levelled
@@ -90,36 +96,8 @@ def figure_spec(
     return FigureSpec(name, title, tuple(panels), first.levels, footer)
 
 
-class _TileNames:
-    """One symbol for each different tile of an axis: ``g_q``, then ``g_q'`` for another size."""
-
-    def __init__(self) -> None:
-        self.sizes: dict[tuple[str, Partition], list[int]] = {}
-
-    def symbol(self, axis: str, kind: Partition, size: int) -> str:
-        known = self.sizes.setdefault((axis, kind), [])
-        if size not in known:
-            known.append(size)
-        k = known.index(size)
-        letter, name = "g" if kind == "group" else "s", maths_name(axis)
-        return f"{letter}_{{{name}}}{chr(39) * k}" if k < 4 else f"{letter}_{{{name},{k + 1}}}"
-
-    def listing(self, order: Sequence[str]) -> list[str]:
-        """``g_q = 128`` for every symbol, groups first, axes in ``order``."""
-        out: list[str] = []
-        known = sorted(self.sizes.items(), key=lambda i: (order.index(base_name(i[0][0])), i[0][0]))
-        for kind in KINDS:
-            for (axis, which), sizes in known:
-                if which == kind:
-                    out.extend(f"${self.symbol(axis, kind, s)} = {s}$" for s in sizes)
-        return out
-
-
-def _panel(
-    side: Side, values: Mapping[str, int | float], accumulate: str, names: _TileNames, before: _Tally | None
-) -> tuple[PanelSpec, _Tally]:
+def _panel(side: Side, counts: Counts, names: TileNames, before: _Tally | None, same: bool) -> tuple[PanelSpec, _Tally]:
     levelled = side.levelled
-    counts = count(levelled, values, accumulate)
     described = _in_order(levelled, describe_diagram(levelled.diagram))
     sketch = _Sketch(levelled, described, names)
     for placed, counted in zip(counts.placed, counts.regions, strict=True):
@@ -132,9 +110,9 @@ def _panel(
         _row("$M$", f"{'bytes' if in_bytes else 'live'} in {lower}", sketch.m, tally.memory, None, _bytes, "peak"),
         _row("$F$", "FLOPs", sketch.f, tally.flops, before.flops if before else None, format_count),
     )
-    text = summary(levelled, len(counts.regions) - len(levelled.regions))
-    title = side.title or text[0].upper() + text[1:]
-    return PanelSpec(title, tuple(sketch.arrays), tuple(sketch.columns), tuple(sketch.regions), rows), tally
+    title = side.title or summary(levelled, len(counts.regions) - len(levelled.regions), same and side.searched)
+    arrays, columns, regions = tuple(sketch.arrays), tuple(sketch.columns), tuple(sketch.regions)
+    return PanelSpec(title, arrays, columns, regions, rows, tiling(levelled, side.searched)), tally
 
 
 def pair_spec(
@@ -146,36 +124,7 @@ def pair_spec(
     notes: Sequence[str] = (),
 ) -> FigureSpec:
     """The figure of the unfused diagram, each line at its best tiles, beside the derived one."""
-    sides = (
-        Side(before, f"As written: {summary(before)}"),
-        Side(after, f"Derived: {summary(after)}"),
-    )
-    return figure_spec(name, sides, values, accumulate, notes)
-
-
-def summary(levelled: Levelled, merges: int = 0) -> str:
-    """How many kernels there are and where intermediates live, as markup."""
-    n = len(levelled.regions) + merges
-    kernels = f"{_number(n)} kernel{'s' if n > 1 else ''}"
-    opened = open_diagram(levelled.diagram)
-    stay: list[str] = []
-    made: list[str] = []
-    for region in levelled.regions:
-        lines = region.lines()
-        stored = stored_arrays(opened, region_boxes(opened, region))
-        stay.extend(x for x in lines if x not in stored)
-        made.extend(x for x in lines if x in stored and x not in levelled.diagram.outputs)
-    upper, lower = levelled.levels[0], levelled.levels[-1]
-    if not stay:
-        return kernels + (f", intermediates in {upper}" if made else "")
-    if len(stay) > SHORT_LIST:
-        return f"{kernels}, {len(stay)} intermediates stay in {lower}"
-    return f"{kernels}, ${', '.join(maths_name(x) for x in stay)}$ stay{'s' if len(stay) == 1 else ''} in {lower}"
-
-
-def _number(n: int) -> str:
-    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-    return words[n] if n < len(words) else str(n)
+    return figure_spec(name, [Side(before, searched=True), Side(after, searched=True)], values, accumulate, notes)
 
 
 def _row(
@@ -223,7 +172,7 @@ def _in_order(levelled: Levelled, d: Described) -> Described:
 class _Sketch:
     """Arrays, columns, plates and cells of one panel, region by region."""
 
-    def __init__(self, levelled: Levelled, described: Described, names: _TileNames) -> None:
+    def __init__(self, levelled: Levelled, described: Described, names: TileNames) -> None:
         self.levelled, self.described, self.names = levelled, described, names
         self.arrays = list(described.arrays)
         self.columns: list[ColumnSpec] = []
@@ -232,6 +181,7 @@ class _Sketch:
         self.m: list[CellSpec] = []
         self.f: list[CellSpec] = []
         self.made = {c.result: c for c in described.columns}
+        self.boxes = tuple(b.name for b in open_diagram(levelled.diagram).boxes)
         self.partial: ColumnSpec | None = None  # the column whose result a merge makes
         self.order = tuple(d.name for d in levelled.diagram.definitions)
 
@@ -240,20 +190,20 @@ class _Sketch:
         first = len(self.columns)
         lines = placed.region.lines()
         if lines:
-            new = [self.made[n] for n in lines]
+            new = [replace(self.made[n], state=_states(placed, n, self.boxes)) for n in lines]
             if placed.program.merge is not None:
                 new[-1] = self._partial(new[-1])
         else:
             new = [self._merge()]
         self.columns.extend(new)
         span = tuple(range(first, len(self.columns)))
-        symbols = Symbols(self.order, _tile_symbols(placed, self.names))
+        symbols = Symbols(self.order, tile_symbols(placed, self.names))
         ring = numbers(placed.tiles.sizes, placed.tiles.group, placed.tiles.stream)
         formula = terms(placed.program, placed.setting, placed.buffers)
         ports = _ports(placed, formula, symbols, ring, bool(lines))
         level = self.levelled.levels.index(placed.region.level)
-        partitions = _partitions(placed, self.names)
-        self.regions.append(RegionSpec(counted.name, placed.region.level, level, span, partitions, ports))
+        parts = partitions(placed, self.names)
+        self.regions.append(RegionSpec(counted.name, placed.region.level, level, span, parts, ports))
         self.h.extend(self._transfers(span, new, ports))
         live = _memory(placed, formula, symbols, ring, counted)
         self.m.append(CellSpec(span[0], span[-1], live, _bytes(counted.memory.bytes)))
@@ -335,42 +285,27 @@ def _multiplied(k: int, term: str) -> str:
     return f"{number}{term[digits:]}"
 
 
-def _whole(tiles: Tiles, axis: str, at: At) -> bool:
-    tile = tiles.stream.get(axis) if at == "step" else tiles.group.get(axis) if at == "tile" else None
-    around = tiles.group.get(axis, tiles.sizes[axis]) if at == "step" else tiles.sizes[axis]
-    return tile is None or tile >= around
+def _states(placed: Placed, line: str, boxes: Sequence[str]) -> str:
+    """What a line keeps from step to step of a stream, as markup: its own running sum, or its parts' by their names.
+
+    ``boxes`` are those of the diagram in order.
+    """
+    if all(whole(placed.tiles, a, "step") for a in placed.tiles.stream):
+        return ""
+    kept = {v.array for v in placed.program.variables if v.role == "state"}
+    mine = [b.name for b in placed.program.boxes if b.name in kept and b.line == line]
+    mine.sort(key=lambda n: boxes.index(n) if n in boxes else len(boxes))
+    parts = dict.fromkeys(n.removeprefix(f"{line}.") for n in mine)
+    if set(parts) <= {line, "acc"}:
+        return math(line) if parts else ""
+    return ", ".join(_sign(p) for p in parts)
 
 
-def _tile_symbols(placed: Placed, names: _TileNames) -> Callable[[str, At], str | None]:
-    def symbol(axis: str, at: At) -> str | None:
-        if at == "whole" or _whole(placed.tiles, axis, at):
-            if at == "step" and not _whole(placed.tiles, axis, "tile"):
-                return symbol(axis, "tile")
-            return None
-        if at == "step":
-            return names.symbol(axis, "stream", placed.tiles.stream[axis])
-        return names.symbol(axis, "group", placed.tiles.group[axis])
-
-    return symbol
-
-
-def _partitions(placed: Placed, names: _TileNames) -> tuple[PartitionSpec, ...]:
-    out: list[PartitionSpec] = []
-    for axis, g in placed.tiles.group.items():
-        if not _whole(placed.tiles, axis, "tile"):
-            s, a = names.symbol(axis, "group", g), maths_name(axis)
-            blocks = f"${a}/{s}$ blocks"
-            texts = (f"group ${s}$ of ${a}$: {blocks} in parallel", f"${s}$ of ${a}$: {blocks}", blocks)
-            out.append(PartitionSpec(axis, "group", f"${s}$", texts))
-    for axis, step in placed.tiles.stream.items():
-        if not _whole(placed.tiles, axis, "step"):
-            s, a = names.symbol(axis, "stream", step), maths_name(axis)
-            of = a
-            if axis in placed.tiles.group and not _whole(placed.tiles, axis, "tile"):
-                of = names.symbol(axis, "group", placed.tiles.group[axis])
-            steps = f"${of}/{s}$ steps"
-            out.append(PartitionSpec(axis, "stream", f"${s}$", (f"stream ${s}$ of ${of}$: {steps}", steps)))
-    return tuple(out)
+def _sign(part: str) -> str:
+    """``sum2`` as a sign with its number."""
+    stem = part.rstrip("0123456789")
+    number = part.removeprefix(stem)
+    return SIGNS.get(stem, stem) + (f"$_{{{number}}}$" if number else "")
 
 
 def _ports(placed: Placed, formula: Terms, symbols: Symbols, ring: Ring, lines: bool) -> tuple[PortSpec, ...]:
@@ -387,7 +322,7 @@ def _ports(placed: Placed, formula: Terms, symbols: Symbols, ring: Ring, lines: 
 
     loads = count_loads(placed.program, placed.tiles, survive)
     for (load, n), (_, term) in zip(loads, formula.loads, strict=True):
-        stepped = any(not _whole(placed.tiles, a, "step") for a in variables[load.variable].entered)
+        stepped = any(not whole(placed.tiles, a, "step") for a in variables[load.variable].entered)
         name = load.label if load.label == load.array else _state_of(placed.program.name)
         put(name, "load", stepped, n, placed.setting.dtypes[load.array], term)
     stores = count_stores(placed.program, placed.tiles)
@@ -464,7 +399,7 @@ def _work(column: Column, placed: Placed) -> list[Product]:
 
 
 def _footer(
-    levelled: Levelled, values: Mapping[str, int | float], accumulate: str, names: _TileNames, notes: Sequence[str]
+    levelled: Levelled, values: Mapping[str, int | float], accumulate: str, names: TileNames, notes: Sequence[str]
 ) -> str:
     opened = open_diagram(levelled.diagram)
     used = {base_name(a) for b in opened.boxes for a in b.all_axes}

@@ -75,6 +75,22 @@ def arrowhead(x: float, y: float, theme: Theme) -> Polygon:
     return Polygon(((x, y - 2.6), (x + 5, y), (x, y + 2.6), (x + 1.4, y)), theme.ink)
 
 
+def state(x: float, y: float, theme: Theme) -> list[Primitive]:
+    """What a stream keeps: a loop with an arrowhead, which breaks the wire that it stands on; 11 wide."""
+    r, k, colour = 4.6, 4.6 * KAPPA, theme.stream
+    arcs = (
+        ((x + r, y - 1.2), (x + r, y - k), (x + k, y - r), (x, y - r)),
+        ((x, y - r), (x - k, y - r), (x - r, y - k), (x - r, y)),
+        ((x - r, y), (x - r, y + k), (x - k, y + r), (x, y + r)),
+    )
+    head = ((x + 4.4, y + r + 0.4), (x - 1.0, y + r - 3.2), (x - 1.0, y + r + 3.2))
+    return [
+        Circle((x, y), r + 1.2, theme.plate),
+        *(Cubic(arc, colour, 1.5) for arc in arcs),
+        Polygon(head, colour),
+    ]
+
+
 def port(x: float, y: float, filled: bool, theme: Theme) -> Rect:
     """A transfer: hollow once per group, filled in every step of a stream."""
     s = theme.port

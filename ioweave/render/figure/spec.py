@@ -47,6 +47,7 @@ class ColumnSpec:
     axes that the operation removes, ``works`` those that it works on and keeps (a softmax's).
     ``factor`` (markup) stands at the tip of the cup, ``before`` and ``after`` are the names of
     elementwise functions applied before and after a reduction; ``mask`` draws the mask's square.
+    ``state`` (markup) names what is kept from step to step of a stream.
     """
 
     result: str
@@ -61,6 +62,7 @@ class ColumnSpec:
     before: str = ""
     after: str = ""
     mask: bool = False
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +127,17 @@ class RowSpec:
 
 @dataclass(frozen=True, slots=True)
 class PanelSpec:
-    """One diagram: its arrays in order (inputs first), lines, plates and costs."""
+    """One diagram: its arrays in order (inputs first), lines, plates and costs.
+
+    ``note`` (markup) under the title says which tiles the costs are counted for.
+    """
 
     title: str
     arrays: tuple[ArraySpec, ...]
     columns: tuple[ColumnSpec, ...]
     regions: tuple[RegionSpec, ...]
     rows: tuple[RowSpec, ...] = ()
+    note: str = ""
 
     def array(self, name: str) -> ArraySpec:
         """The array called ``name``; KeyError if there is none."""

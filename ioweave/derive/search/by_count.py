@@ -1,0 +1,217 @@
+"""The best tiles where terms alone do not tell the transfers: masks, unions of reads, cut windows.
+
+Candidates are counted exactly, in order of a lower bound, until it reaches the best. Tiles
+of axes on which a mask, a union or a cut bears are tried at every size, for there more than the
+number of tiles matters; steps that only a mask feels are as short as may be, for shorter steps
+leave out no less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ioweave.derive.counting.masks import mask_axes
+from ioweave.derive.counting.memory import count_memory
+from ioweave.derive.counting.region import count_loads, count_stores, trace
+from ioweave.derive.counting.terms import Ring, Terms, bits, numbers
+from ioweave.derive.counting.tiles import Ints, Tiles
+from ioweave.derive.program.build import Shape
+from ioweave.derive.program.program import Program
+from ioweave.derive.search.nests import Basis
+from ioweave.derive.search.relaxed import Bound, memory, split_cells, transfers
+from ioweave.derive.search.tiling import Tiling, Var, candidates, variables
+from ioweave.diagrams.errors import Refused
+
+EVERY = 1 << 13  # an axis of so many tiles or fewer is tried at every size
+CELLS = 1 << 18  # ranges of candidates open at once at most
+OPENED = 1 << 8  # ranges halved at a time
+COUNTED = 1 << 10  # candidates counted exactly at most
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One shape, ready to be counted at any tiles."""
+
+    program: Program
+    terms: Terms
+    bound: Bound
+    basis: Basis
+    capacity_bits: int
+    align: Mapping[str, int]
+
+    def tiles(self, chosen: Mapping[Var, int]) -> Tiles:
+        return Tiles(
+            {a: n for (k, a), n in chosen.items() if k == "group"},
+            {a: n for (k, a), n in chosen.items() if k == "stream"},
+            self.basis.setting.sizes,
+        )
+
+    def fits(self, chosen: Mapping[Var, int]) -> bool:
+        """Whether the program fits: its terms hold no less than it does."""
+        tiles = self.tiles(chosen)
+        ring: Ring = numbers(self.basis.setting.sizes, tiles.group, tiles.stream)
+        if int(np.max(bits(self.terms, ring))) <= self.capacity_bits:
+            return True
+        try:
+            survive = trace(self.program, tiles, self.basis.setting)
+            return count_memory(self.program, tiles, survive).bytes * 8 <= self.capacity_bits
+        except Refused:
+            return False
+
+    def moved(self, chosen: Mapping[Var, int]) -> int | None:
+        """Exact transfers in values, or None where they cannot be counted."""
+        tiles = self.tiles(chosen)
+        try:
+            survive = trace(self.program, tiles, self.basis.setting)
+            loads = sum(n for _, n in count_loads(self.program, tiles, survive))
+        except Refused:
+            return None
+        return loads + sum(n for n, _ in count_stores(self.program, tiles).values())
+
+
+def best_counted(
+    program: Program,
+    t: Terms,
+    bound: Bound,
+    b: Basis,
+    shape: Shape,
+    capacity_bits: int,
+    ceiling: float,
+    align: Mapping[str, int],
+) -> Tiling | None:
+    """The least exact transfers up to ``ceiling``; ``exact`` tells whether every candidate was bounded or counted."""
+    task = _Task(program, t, bound, b, capacity_bits, align)
+    sizes = b.setting.sizes
+    free, still, uneven = _free(program, t, shape, b.frame.batch)
+    fixed = {v: min(align.get(v[1], 1), sizes[v[1]]) for v in still}
+    options = [_sizes(sizes[a], align.get(a, 1), a in uneven) for _, a in free]
+    exact = b.density is None or b.density.anchored
+    exact = exact and all(sizes[a] <= EVERY for _, a in free if a in uneven)
+    cells = _Cells(task, fixed, free, options)
+    best: Tiling | None = None
+    for counted, (least, tiles) in enumerate(cells.points()):
+        if least > ceiling or (best is not None and least >= best.values):
+            break
+        if counted == COUNTED:
+            exact = False
+            break
+        if not task.fits(tiles):
+            continue
+        h = task.moved(tiles)
+        if h is None:
+            tiles, h = _other_steps(task, tiles, still)
+        if h is not None and h <= ceiling and (best is None or h < best.values):
+            best = Tiling(h, tiles, True)
+    if best is None:
+        return None
+    return Tiling(best.values, _longer_steps(task, best, still, b.frame.batch), exact and not cells.cut)
+
+
+class _Cells:
+    """Ranges of candidates, opened best first: the largest tiles of a range bound what it moves."""
+
+    def __init__(self, task: _Task, fixed: Mapping[Var, int], free: Sequence[Var], options: Sequence[Ints]) -> None:
+        self.task, self.fixed, self.free, self.options = task, fixed, free, options
+        self.cut = False
+
+    def points(self) -> Iterator[tuple[float, dict[Var, int]]]:
+        """Tilings that may fit with their lower bounds, rising."""
+        lo = np.zeros((len(self.options), 1), dtype=np.int64)
+        hi = np.array([[len(o) - 1] for o in self.options], dtype=np.int64).reshape(len(self.options), 1)
+        lo, hi, least = self.bounded(lo, hi)
+        while lo.shape[1]:
+            order = np.argsort(least, kind="stable")
+            lo, hi, least = lo[:, order], hi[:, order], least[order]
+            single = (lo == hi).all(axis=0)
+            ready = int(np.argmin(single)) if not single.all() else len(single)  # points before any open range
+            for k in range(ready):
+                tiles = {v: int(o[x]) for v, o, x in zip(self.free, self.options, lo[:, k], strict=True)}
+                yield float(least[k]), {**self.fixed, **tiles}
+            lo, hi, least = lo[:, ready:], hi[:, ready:], least[ready:]
+            if not lo.shape[1]:
+                return
+            if lo.shape[1] > CELLS:
+                self.cut = True
+                lo, hi, least = lo[:, :CELLS], hi[:, :CELLS], least[:CELLS]
+            n = min(OPENED, lo.shape[1])
+            single = (lo[:, :n] == hi[:, :n]).all(axis=0)
+            keep = np.concatenate([single, np.ones(lo.shape[1] - n, dtype=bool)])
+            new = self.bounded(*split_cells(lo[:, :n], hi[:, :n]))
+            lo, hi, least = (
+                np.concatenate([old[..., keep], x], axis=-1) for old, x in zip((lo, hi, least), new, strict=True)
+            )
+
+    def bounded(self, lo: Ints, hi: Ints) -> tuple[Ints, Ints, Any]:
+        """The cells that may fit, with their lower bounds."""
+        task = self.task
+        held = memory(task.bound, self.by_axis(lo))
+        fits = np.broadcast_to(held <= task.capacity_bits, lo.shape[1:])
+        lo, hi = lo[:, fits], hi[:, fits]
+        least = np.broadcast_to(transfers(task.bound, task.basis, self.by_axis(hi)), lo.shape[1:])
+        return lo, hi, least.astype(float)
+
+    def by_axis(self, index: Ints) -> list[Any]:
+        """Tiles per axis of the frame, whole where it is not tiled."""
+        tiles: dict[str, Any] = {a: n for (_, a), n in self.fixed.items()}
+        tiles.update({v[1]: o[i] for v, o, i in zip(self.free, self.options, index, strict=True)})
+        return [tiles.get(a, self.task.basis.setting.sizes[a]) for a in self.task.basis.frame.axes]
+
+
+def _other_steps(task: _Task, tiles: dict[Var, int], still: Sequence[Var]) -> tuple[dict[Var, int], int | None]:
+    """Longer steps of one loop where the shortest cannot be counted."""
+    for v in still:
+        if v[0] == "stream":
+            for step in candidates(task.basis.setting.sizes[v[1]], task.align.get(v[1], 1)):
+                other = {**tiles, v: int(step)}
+                h = task.moved(other) if task.fits(other) else None
+                if h is not None:
+                    return other, h
+    return tiles, None
+
+
+def _free(
+    program: Program, t: Terms, shape: Shape, batch: tuple[str, ...]
+) -> tuple[list[Var], list[Var], frozenset[str]]:
+    """Tiles that transfers depend on, those that they do not, and axes whose tiles matter beyond their number."""
+    moving, _ = variables(t, shape.group, shape.loops)
+    masked = mask_axes(program)
+    uneven = set(masked)
+    free = {v for v in moving if v[1] not in batch} | {("group", a) for a in masked if a in shape.group}
+    table = {v.name: v for v in program.variables}
+    for load in program.loads():
+        v = table[load.variable]
+        tied = {a for piece in v.pieces for span in piece if span.bare is None for a, _ in span.axes}
+        if len(v.pieces) > 1:
+            tied |= {a for piece in v.pieces for span in piece for a, _ in span.axes}
+            free |= {("group", a) for a in shape.group} | {("stream", a) for a in shape.loops if a in v.entered}
+        uneven |= tied
+    every: list[Var] = [*(("group", a) for a in shape.group), *(("stream", a) for a in shape.loops)]
+    mine = [v for v in every if v in free and v[1] not in batch]
+    return mine, [v for v in every if v not in mine], frozenset(uneven)
+
+
+def _sizes(size: int, align: int, every: bool) -> Ints:
+    """Tile sizes to try: all, or those that change the number of tiles."""
+    if not every or size > EVERY:
+        return candidates(size, align)
+    tiles = np.arange(min(align, size), size + 1, align, dtype=np.int64)
+    return tiles if size in tiles else np.append(tiles, size)
+
+
+def _longer_steps(task: _Task, best: Tiling, still: Sequence[Var], batch: tuple[str, ...]) -> dict[Var, int]:
+    """Steps that are longer at the same transfers, where a state is rescaled in each: fewer FLOPs."""
+    rescaled = {a for box in task.program.boxes if box.rescale is not None for a in box.over}
+    tiles = dict(best.tiles)
+    for v in still:
+        if v[0] != "stream" or v[1] not in rescaled or v[1] in batch:
+            continue
+        for step in candidates(task.basis.setting.sizes[v[1]], task.align.get(v[1], 1))[::-1]:
+            longer = {**tiles, v: int(step)}
+            if task.fits(longer) and task.moved(longer) == best.values:
+                tiles = longer
+                break
+    return tiles

@@ -1,0 +1,243 @@
+"""Nests: what a region's program looks like for a sequence of loops, short of building it.
+
+A nest lists the moments at which a box runs, with what is surely live there, and the reads of
+outside arrays with the slots in which they are made. Groups and holds are added by
+`ioweave.derive.search.relaxed`. Axes are bits, in the order of the frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from ioweave.derive.program.held import held_dtypes
+from ioweave.derive.program.setting import Setting
+from ioweave.derive.program.slots import Slot, occurrences
+from ioweave.derive.search.density import Density
+from ioweave.derive.search.shapes import Frame
+from ioweave.derive.streaming.repair import repair
+from ioweave.diagrams.affine import Affine
+from ioweave.diagrams.boxes import Box, source
+from ioweave.diagrams.dtypes import DTYPES
+from ioweave.diagrams.expressions import Read
+
+Axes = int  # a set of axes
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """``bits`` per value times the tiles of ``axes``, at the step of those in ``entered``."""
+
+    bits: int
+    axes: Axes
+    entered: Axes
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A read of an outside array in one slot.
+
+    ``axes`` index it, those in ``apart`` so that their tiles do not overlap; ``tile`` are axes whose tiles it surely spans, ``size`` the product of
+    their sizes; ``natural`` is its depth where nothing holds it. ``sure`` is False where edges
+    or windows of windows may make it smaller.
+    """
+
+    array: str
+    bits: int
+    axes: Axes
+    apart: Axes
+    tile: Axes
+    size: int
+    slot: Slot
+    natural: int
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A box runs in a slot: the tiles that are surely live besides slabs."""
+
+    slot: Slot
+    live: tuple[Tile, ...]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A region under a sequence of loops."""
+
+    loops: tuple[str, ...]
+    bits: tuple[Axes, ...]
+    readings: tuple[Reading, ...]
+    moments: tuple[Moment, ...]
+
+    def entered(self, slot: Slot) -> Axes:
+        """The loops that are inside a slot, or a part of one."""
+        return sum(x for x, t in zip(self.bits, slot, strict=False) if t is not None and t % 2 == 0)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A box of the streamed region: its reads of outside arrays, its operands, and what it makes (None: unsure)."""
+
+    box: Box
+    reads: tuple[tuple[str, int, Axes, Axes, Axes, int, bool], ...]
+    result: tuple[int, Axes] | None
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the bounds of all shapes of a region share; ``density`` is None where no mask removes a read."""
+
+    frame: Frame
+    boxes: tuple[Box, ...]
+    stored: frozenset[str]
+    setting: Setting
+    sizes: tuple[int, ...]
+    stores: int
+    density: Density | None
+    _whole: dict[Axes, int] = field(default_factory=dict, compare=False, repr=False)
+    _parts: dict[frozenset[str], tuple[Part, ...]] = field(default_factory=dict, compare=False, repr=False)
+    _nests: dict[tuple[str, ...], Nest] = field(default_factory=dict, compare=False, repr=False)
+
+    def whole(self, axes: Axes) -> int:
+        """The product of the sizes of some axes."""
+        if axes not in self._whole:
+            self._whole[axes] = prod(n for k, n in enumerate(self.sizes) if axes >> k & 1)
+        return self._whole[axes]
+
+    def axes(self, names: Sequence[str]) -> Axes:
+        """Axes as bits."""
+        return sum(1 << k for k, a in enumerate(self.frame.axes) if a in names)
+
+    def nest(self, loops: tuple[str, ...]) -> Nest:
+        """The nest of a sequence of loops."""
+        if loops not in self._nests:
+            reduced = frozenset(a for b in self.boxes for a in b.over)
+            self._nests[loops] = _nest(self, loops, self._streamed(reduced & frozenset(loops)))
+        return self._nests[loops]
+
+    def _streamed(self, streamed: frozenset[str]) -> tuple[Part, ...]:
+        if streamed not in self._parts:
+            plan = repair(self.boxes, streamed, self.stored, self.setting.facts)
+            self._parts[streamed] = _parts(self, plan.boxes)
+        return self._parts[streamed]
+
+
+def basis(f: Frame, boxes: Sequence[Box], stored: frozenset[str], setting: Setting, density: Density | None) -> Basis:
+    """The basis of a region."""
+    stores = sum(prod(setting.shapes[b.name]) for b in boxes if b.name in stored)
+    return Basis(f, tuple(boxes), stored, setting, tuple(setting.sizes[a] for a in f.axes), stores, density)
+
+
+def _parts(b: Basis, boxes: Sequence[Box]) -> tuple[Part, ...]:
+    made = {x.name: x for x in boxes}
+    held = held_dtypes(boxes, b.setting.accumulate)
+    faithful = _faithful(boxes, made)
+    places: dict[str, set[tuple[Affine, ...]]] = {}
+    for r in (r for box in boxes for r in box.reads()):
+        places.setdefault(r.array, set()).add(r.index)
+    result = []
+    for box in boxes:
+        reads = []
+        for r in box.reads():
+            if source(r.array) not in made:
+                axes = b.axes([a for form in r.index for a in form.names])
+                alone = [form.names[0] for form in r.index if len(form.axes) == 1]
+                apart = b.axes(alone) if len(places[r.array]) == 1 else 0
+                leading = _leading(r, b.setting.sizes)
+                size = prod(b.setting.sizes[a] for a in leading)
+                sure = box.name in faithful and _within(r, b.setting)
+                width = DTYPES[b.setting.dtypes[r.array]].bits
+                reads.append((r.array, width, axes, apart, b.axes(leading), size, sure))
+        own = (DTYPES[held[box.name]].bits, b.axes(box.axes)) if box.name in faithful else None
+        result.append(Part(box, tuple(dict.fromkeys(reads)), own))
+    return tuple(result)
+
+
+def _faithful(boxes: Sequence[Box], made: Mapping[str, Box]) -> set[str]:
+    """Boxes computed on exactly their own tiles: every reader reads them at their own axes, and is so itself."""
+    result = set(made)
+    for box in reversed(boxes):
+        for r in box.reads():
+            name = source(r.array)
+            if name in made and name != box.name:
+                plain = r.index == tuple(Affine.axis(a) for a in made[name].axes)
+                if not plain or box.name not in result:
+                    result.discard(name)
+    return result
+
+
+def _leading(r: Read, sizes: Mapping[str, int]) -> list[str]:
+    """One axis for each position of a read, the longest: a window over a tile is no shorter than the tile.
+
+    Positions that share an axis with an earlier one add nothing for sure.
+    """
+    chosen: list[str] = []
+    used: set[str] = set()
+    for form in r.index:
+        if form.axes and not used & set(form.names):
+            chosen.append(max(form.names, key=lambda a: sizes[a]))
+            used |= set(form.names)
+    return chosen
+
+
+def _within(r: Read, setting: Setting) -> bool:
+    """Whether a read stays in range at every index, so that nothing is cut off."""
+    for form, size in zip(r.index, setting.shapes[r.array], strict=True):
+        low = high = form.fixed(setting.sizes)
+        for a, c in form.axes:
+            low += min(c * (setting.sizes[a] - 1), 0)
+            high += max(c * (setting.sizes[a] - 1), 0)
+        if low < 0 or high >= size:
+            return False
+    return True
+
+
+def _nest(b: Basis, loops: tuple[str, ...], parts: Sequence[Part]) -> Nest:
+    boxes = [p.box for p in parts]
+    made = {x.name: x for x in boxes}
+    slots = occurrences(boxes, loops, b.stored)
+    bits = tuple(b.axes([a]) for a in loops)
+    every = sum(bits)
+    results = {p.box.name: p.result for p in parts}
+    shape = Nest(loops, bits, (), ())
+    states: list[tuple[str, Slot, Tile]] = []
+    for p in parts:
+        for slot in slots[p.box.name]:
+            depth = _state_depth(p.box, slot, loops)
+            if depth is not None and p.result is not None:
+                states.append((p.box.name, slot[: depth + 1], Tile(*p.result, shape.entered(slot[:depth]))))
+    readings: dict[Reading, None] = {}
+    moments: dict[Moment, None] = {}
+    for p in parts:
+        for slot in slots[p.box.name]:
+            for array, width, axes, apart, tile, size, sure in p.reads:
+                natural = max((k + 1 for k, x in enumerate(bits) if x & axes), default=0)
+                readings.setdefault(Reading(array, width, axes, apart, tile, size, slot, natural, sure))
+            live = {n: t for n, around, t in states if around == slot[: len(around)]}
+            operands = _operands(p.box, made)
+            for name in operands:
+                result = results[name]
+                if name not in live and result is not None:
+                    live[name] = Tile(*result, every)
+            takes = p.box.reduction is None and any(set(made[n].axes) == set(p.box.axes) for n in operands)
+            if p.box.name not in live and p.result is not None and not takes:
+                live[p.box.name] = Tile(*p.result, shape.entered(slot))
+            moments.setdefault(Moment(slot, tuple(live.values())))
+    return Nest(loops, bits, tuple(readings), tuple(moments))
+
+
+def _operands(box: Box, made: Mapping[str, Box]) -> list[str]:
+    """The boxes whose results a box reads."""
+    return list(dict.fromkeys(source(r.array) for r in box.reads() if source(r.array) in made))
+
+
+def _state_depth(box: Box, slot: Slot, loops: Sequence[str]) -> int | None:
+    """The position of the outermost loop over which a box accumulates in a slot, or None."""
+    for p, axis in enumerate(loops):
+        t = slot[p]
+        if axis in box.over and t is not None and t % 2 == 0:
+            return p
+    return None
+
