@@ -34,9 +34,11 @@ class Command:
 
 
 def commands(block: str) -> Iterator[Command]:
-    """The commands of a block: lines that begin with ``$``, each with what follows it."""
+    """The commands of a block: lines that begin with ``$`` and go on in lines that begin with ``>``, each with its output."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         text, *shown = part.rstrip("\n").split("\n")
+        while shown and shown[0].startswith("> "):
+            text += "\n" + shown.pop(0).removeprefix("> ")
         yield Command(text, tuple(shown))
 
 
@@ -131,7 +133,8 @@ def refreshed(page: Path, folder: Path) -> str:
             if done.returncode:
                 raise SystemExit(f"{page}: {command.text}: exit {done.returncode}: {done.stderr.strip()}")
             true = shown_in(command.shown, done.stdout) is None
-            lines += [f"$ {command.text}", *(command.shown if true else shortened(command.shown, done.stdout))]
+            typed = command.text.replace("\n", "\n> ")
+            lines += [f"$ {typed}", *(command.shown if true else shortened(command.shown, done.stdout))]
         return "\n".join(lines) + "\n"
 
     return _BLOCK.sub(block, page.read_text("utf-8"))

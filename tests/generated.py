@@ -204,6 +204,8 @@ def attention(d: Draft) -> None:
     masked = f"where({d.rng.choice(MASKS)}, {read}, -inf)" if d.rng.random() < 0.7 else read
     if d.rng.random() < 0.1:
         masked = f"where({d.input('M', 'q', 'x')} > 0, {masked}, -inf)"
+    elif d.rng.random() < 0.15:
+        masked = f"where({d.rng.choice(MASKS)}, {masked}, -inf)"
     kind = d.rng.random()
     end = (*q, e)
     if kind < 0.15:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ioweave.derive.streaming.merge import merge_boxes, part_of
+from ioweave.derive.streaming.merge import merge_boxes, state_name
 from ioweave.derive.streaming.plan import Plan
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.arithmetic import FUNCTIONS, REDUCERS
@@ -130,7 +130,7 @@ class Machine:
             self.loop(plan, chunks, 1)
             states.append({b.name: self.arrays[b.name] for b in plan.state})
         for b in plan.state:
-            self.arrays[part_of(b.name)] = np.stack([s[b.name] for s in states])
+            self.arrays[state_name(b.name)] = np.stack([s[b.name] for s in states])
         self.values["part"] = len(pieces)
         return self.direct(merge_boxes(plan))
 

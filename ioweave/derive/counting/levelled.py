@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ioweave.derive.counting.region import count_region, merge_tiles
 from ioweave.derive.counting.tiles import Tiles
 from ioweave.derive.program.build import Shape, build
+from ioweave.derive.program.held import held_dtypes
 from ioweave.derive.program.program import Program
 from ioweave.derive.program.setting import Setting
+from ioweave.derive.streaming.merge import PART, state_name
 from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.errors import Refused
 from ioweave.diagrams.opening import open_diagram
@@ -106,11 +108,6 @@ def place(levelled: Levelled, values: Mapping[str, int | float], accumulate: str
 
 
 def _bind_parts(setting: Setting, program: Program, tiles: Tiles) -> Setting:
-    from dataclasses import replace
-
-    from ioweave.derive.program.held import held_dtypes
-    from ioweave.derive.program.split import PART, state_name
-
     held = held_dtypes(program.boxes, setting.accumulate)
     shapes, dtypes = dict(setting.shapes), dict(setting.dtypes)
     for s in program.stores:

@@ -15,7 +15,7 @@ from ioweave.derive.counting.levelled import Placed
 from ioweave.derive.counting.symbolic import ONE, Term, add, gather
 from ioweave.derive.counting.terms import At, Factor, Product
 from ioweave.derive.program.spans import Span
-from ioweave.derive.program.split import PART
+from ioweave.derive.streaming.merge import PART
 from ioweave.diagrams.boxes import base_name
 
 Sum = tuple[Term, ...]

@@ -13,13 +13,12 @@ from ioweave.derive.program.setting import Setting
 from ioweave.derive.program.slots import Slot, context, occurrences, times
 from ioweave.derive.program.spans import Span, bare, demands, of_form
 from ioweave.derive.program.split import (
-    merge_boxes,
     merge_setting,
     split_boxes,
-    state_name,
     with_operands,
     without_steps,
 )
+from ioweave.derive.streaming.merge import merge_states, state_name
 from ioweave.derive.streaming.repair import repair
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import OLD, Box, source
@@ -65,9 +64,10 @@ def build(name: str, boxes: Sequence[Box], stored: frozenset[str], shape: Shape,
     leaving = kept | (stored & {b.name for b in inner} - _outer(outer))
     program = _instance(name, without_steps(inner, shape.loops), leaving, shape, setting, label)
     outer = with_operands(inner, outer, kept | stored)
-    merge = without_steps(merge_boxes(inner, outer, kept, shape.split), ())
+    states = merge_states([b for b in inner if b.name in kept], {b.name: b for b in inner})
+    merge = without_steps((*states, *outer), ())
     outputs = frozenset(stored & ({b.name for b in outer} | kept))
-    merged = merge_setting(setting, inner, kept, shape.split)
+    merged = merge_setting(setting, inner, kept)
     shared = tuple(a for a in setting.sizes if all(a in b.axes for b in inner if b.name in kept))
     shared = tuple(a for a in shared if all(a in b.axes for b in merge if b.name in outputs))
     shared = tuple(a for a in shared if not any(a in b.over for b in merge))  # each state is loaded once

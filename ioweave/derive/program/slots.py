@@ -122,6 +122,10 @@ def context(
             slot.append(mine)  # one loop further out has finished it: its reader's passes of this one are others
             continue
         finished = plain and axis in o.over
+        if mine is not None and mine % 2 == 0 and his is not None and his % 2 and not set(loops[p:]) & set(o.axes):
+            finished = True  # repeated in that loop and the same in every trip: its reader takes the last
+            slot.append(mine)
+            continue
         if his is None and axis not in o.all_axes and any(t is not None and t % 2 for t in slot):
             slot.append(None)  # it runs after a loop with its reader, and need not be repeated
         elif mine is None and his is not None and his % 2 == 0 and any(t is not None and t % 2 == 0 for t in own[p:]):

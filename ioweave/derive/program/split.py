@@ -9,20 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ioweave.derive.program.held import held_dtypes
 from ioweave.derive.program.setting import Setting
 from ioweave.derive.program.slots import times
-from ioweave.diagrams.affine import Affine
+from ioweave.derive.streaming.merge import PART, state_name
 from ioweave.diagrams.boxes import OLD, RUNNING, Box, source
 from ioweave.diagrams.errors import Refused
-from ioweave.diagrams.expressions import Apply, Expr, Read, transform
+from ioweave.diagrams.expressions import Expr, Read, transform
 
-PART = "part"
 ANY = 1 << 40  # more parts than any region has: a program of a merge does not depend on how many there are
-
-
-def state_name(array: str) -> str:
-    """The array of partial states of a split reduction."""
-    return f"state({array})"
 
 
 def split_boxes(
@@ -82,45 +77,7 @@ def without_steps(boxes: Sequence[Box], loops: Sequence[str]) -> tuple[Box, ...]
     return tuple(result)
 
 
-def merge_boxes(
-    inner: Sequence[Box], outer: Sequence[Box], kept: frozenset[str], split: Sequence[str]
-) -> tuple[Box, ...]:
-    """The merge as boxes: each state over its parts, rescaled to the merged reference; then the tail."""
-    made = {b.name: b for b in inner}
-    result: list[Box] = []
-    part = Affine.axis(PART)
-    scaled: set[str] = set()
-
-    def state(array: str, index: tuple[Affine, ...]) -> Read:
-        return Read(state_name(array), (part, *index))
-
-    for b in inner:
-        if b.name not in kept:
-            continue
-        index = tuple(Affine.axis(a) for a in b.axes)
-        body: Expr = state(b.name, index)
-        if b.rescale is not None:
-            delta = made[b.rescale]
-            if delta.name not in scaled:
-                scaled.add(delta.name)
-                factor = transform(delta.body, lambda e: _of_part(e, state))
-                result.append(replace(delta, axes=(PART, *delta.axes), body=factor))
-            read = Read(delta.name, (part, *(Affine.axis(a) for a in delta.axes)))
-            body = Apply("mul" if b.reduction == "sum" else "add", (body, read))
-        result.append(replace(b, body=body, over=(PART,), running=False, rescale=None))
-    return (*result, *outer)
-
-
-def _of_part(e: Expr, state: object) -> Expr:
-    """In a rescaling factor: the old value is a part's, the running one is the merged."""
-    if isinstance(e, Read) and e.array.endswith(OLD):
-        return Read(state_name(source(e.array)), (Affine.axis(PART), *e.index))
-    if isinstance(e, Read) and e.array.endswith(RUNNING):
-        return Read(source(e.array), e.index)
-    return e
-
-
-def merge_setting(setting: Setting, inner: Sequence[Box], kept: frozenset[str], split: Sequence[str]) -> Setting:
+def merge_setting(setting: Setting, inner: Sequence[Box], kept: frozenset[str]) -> Setting:
     """The setting of the merge: shapes of the states with their axis of parts.
 
     The number of parts is that of the instances along the split axes; it is bound when the
@@ -129,8 +86,6 @@ def merge_setting(setting: Setting, inner: Sequence[Box], kept: frozenset[str], 
     sizes = {**setting.sizes, PART: ANY}
     shapes = dict(setting.shapes)
     dtypes = dict(setting.dtypes)
-    from ioweave.derive.program.held import held_dtypes
-
     held = held_dtypes(inner, setting.accumulate)
     for b in inner:
         if b.name in kept:

@@ -7,6 +7,7 @@ as the new (split keys, trees and rings are this merge).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ioweave.derive.streaming.cascade import on_reads
@@ -17,42 +18,48 @@ from ioweave.diagrams.boxes import OLD, RUNNING, Box
 from ioweave.diagrams.errors import Refused
 from ioweave.diagrams.expressions import Apply, Expr, Read
 
-PART = ".part"
+PART = "part"  # the axis that tells partial states apart
 
 
-def part_of(name: str) -> str:
-    """The array that holds the partial states of an accumulator, one for each piece."""
-    return name + PART
+def state_name(array: str) -> str:
+    """The array of partial states of a reduction: ``state(X)[part, *axes]``."""
+    return f"state({array})"
 
 
-def merge_boxes(plan: Plan, part: str = "part", tail: bool = True) -> tuple[Box, ...]:
-    """The boxes that merge partial states, indexed by the further axis ``part``, and run the tail.
+def merge_states(states: Sequence[Box], factors: Mapping[str, Box]) -> tuple[Box, ...]:
+    """The boxes that join partial states over the axis of parts, each rescaled to the merged references.
 
-    ``acc.part[part, *axes]`` are the operands. Raises `Refused` for a plan of several passes,
-    whose later passes start from merged results.
+    ``states`` are the reductions, in order; ``factors`` holds the boxes that rescale them, by name.
+    """
+    made: dict[str, Box] = {}
+    part = Affine.axis(PART)
+    for b in states:
+        value: Expr = Read(state_name(b.name), (part, *(Affine.axis(a) for a in b.axes)))
+        if b.rescale is not None:
+            factor = factors[b.rescale]
+            if factor.name not in made:
+                made[factor.name] = replace(factor, axes=(PART, *factor.axes), body=_between(factor.body))
+            value = Apply("mul", (value, Read(factor.name, (part, *(Affine.axis(a) for a in factor.axes)))))
+        made[b.name] = replace(b, body=value, over=(PART,), running=False, rescale=None)
+    return tuple(made.values())
+
+
+def merge_boxes(plan: Plan, tail: bool = True) -> tuple[Box, ...]:
+    """The boxes that merge the partial states of a plan, and run its tail.
+
+    Raises `Refused` for a plan of several passes, whose later passes start from merged results.
     """
     if plan.passes > 1:
         raise Refused(f"a plan of {plan.passes} passes has no merge: its later passes need the merged results")
-    made: dict[str, Box] = {}
-    first = Affine.axis(part)
-    for acc in plan.state:
-        value: Expr = Read(part_of(acc.name), (first, *(Affine.axis(a) for a in acc.axes)))
-        if acc.rescale is not None:
-            delta = plan.box(acc.rescale)
-            if delta.name not in made:
-                made[delta.name] = replace(delta, axes=(part, *delta.axes), body=_between(delta.body, first))
-            factor = Read(delta.name, (first, *(Affine.axis(a) for a in delta.axes)))
-            value = Apply("mul", (factor, value))
-        made[acc.name] = replace(acc, body=value, over=(part,), running=False, rescale=None)
-    return (*made.values(), *(plan.tail if tail else ()))
+    return (*merge_states(plan.state, {b.name: b for b in plan.boxes}), *(plan.tail if tail else ()))
 
 
-def _between(e: Expr, part: Affine) -> Expr:
+def _between(e: Expr) -> Expr:
     """A step's factor as the factor of one part: old values are the part's, new ones the merged."""
 
     def step(r: Read) -> Expr:
         if r.array.endswith(OLD):
-            return Read(part_of(r.array.removesuffix(OLD)), (part, *r.index))
+            return Read(state_name(r.array.removesuffix(OLD)), (Affine.axis(PART), *r.index))
         return Read(r.array.removesuffix(RUNNING), r.index)
 
     return on_reads(e, step)

@@ -53,9 +53,8 @@ class Walker(Drafter):
 
     def walk(self) -> Walked:
         """Lay the panel out."""
-        theme, plan = self.theme, self.plan
-        names = [self._label_of(s) for s in plan.starts]
-        room = max((width(n, theme.text_array) for n in names), default=0.0)
+        plan = self.plan
+        room = max((self._name_width(s) for s in plan.starts), default=0.0)
         self.x = room + 10.0
         for s in plan.starts:
             self._start(s, self.x, 0)
@@ -71,7 +70,7 @@ class Walker(Drafter):
                 self.sketch.run((s, k), end)
             if self.rows[s]:
                 self._name(s, end + 7.0, "start")
-        last = max((width(self._label_of(s), theme.text_array) for s in plan.ends), default=0.0)
+        last = max((self._name_width(s) for s in plan.ends), default=0.0)
         last_centre = max(self.centres.values(), default=0.0)
         right = max(end + 9 + last, last_centre + self.demand.columns[-1] / 2 + self.demand.right)
         n = len(self.panel.columns)
@@ -85,10 +84,10 @@ class Walker(Drafter):
         forked = {f.child: f.parent for f in plan.prelude.forks}
         before = tuple(s for s in live if s not in forked)
         start = self.x
-        stub = self.stub
+        stub = max(self.stub, *(self._between_width(s) for s in before if s in self.fresh), 0.0)
         room = stub
         if plan.prelude.starts:
-            room += max(width(self._label_of(s), theme.text_array) for s in plan.prelude.starts) + 18
+            room += max(self._name_width(s) for s in plan.prelude.starts) + 18
         spare = 0.0
         if single and plan.index in self.known:
             spare = max(0.0, (self.demand.columns[plan.columns[0].index] - self.known[plan.index]) / 2)
@@ -117,7 +116,8 @@ class Walker(Drafter):
         first_reads = self._first_reads(plan)
         pad = 8.0
         if any(a in {p.axis for p in spec.partitions} for axes in first_reads.values() for a in axes):
-            pad = 24.0
+            widest = max((width(p.symbol, theme.text_axis) for p in spec.partitions), default=0.0)
+            pad = max(24.0, widest + 9)
             for s in plan.loads:
                 self._label_wires(s, left + 3, left + pad, spec, first_reads.get(s, ()))
         self._zone(left, left + pad, plan.order, held)
@@ -159,6 +159,17 @@ class Walker(Drafter):
     def _sorted(self, strands: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(sorted((s for s in strands if self.rows[s]), key=lambda s: self._y(self.rows[s][0])))
 
+    def _between_size(self, s: int) -> float:
+        """The size of an intermediate array's name between plates: a long one is no larger than a block's title."""
+        size = self._name_size(s) - 3
+        return size if width(self._label_of(s), size) + 8 <= self.stub else self.theme.text_block
+
+    def _between_width(self, s: int) -> float:
+        """How far apart two plates must be for the name of an intermediate array between them."""
+        if self.panel.array(self.plan.array[s]).is_input:
+            return 0.0
+        return width(self._label_of(s), self._between_size(s)) + 10
+
     def _between_names(self, strands: tuple[int, ...], x0: float, x1: float) -> None:
         """Names of intermediate arrays between plates, where there is room for them."""
         for s in strands:
@@ -166,7 +177,7 @@ class Walker(Drafter):
             if spec.is_input or s in self.plan.starts:
                 continue
             ys = [self._y(r) for r in self.rows[s]]
-            size = self.theme.text_array - 3
+            size = self._between_size(s)
             middle = (x0 + x1) / 2
             places = []
             for a, b in pairwise(ys):

@@ -135,7 +135,7 @@ def _column(line: Line, names: dict[str, str]) -> ColumnSpec:
             signs = _signs(line.expr)
             glyph = "add" if signs == ("+",) else "elementwise"
             return replace(
-                blank, title=_formula_title(line.expr), glyph=glyph, reduction=" ".join(signs),
+                blank, title=_formula_title(line), glyph=glyph, reduction=" ".join(signs),
                 factor="", after="", mask=False,
             )  # fmt: skip
         case _:
@@ -245,9 +245,11 @@ def _signs(e: Expr) -> tuple[str, ...]:
     return signs if len(signs) <= 4 else (*signs[:3], "…")
 
 
-def _formula_title(e: Expr) -> str:
+def _formula_title(line: Line) -> str:
+    e = line.expr
     if isinstance(e, Read):
-        return "copy"
+        bare = tuple(f.bare for f in e.index)
+        return "transpose" if bare != line.axes and sorted(map(str, bare)) == sorted(line.axes) else "copy"
     return _short(f"${formula(e)}$", "elementwise")
 
 
@@ -255,11 +257,22 @@ def _short(text: str, other: str, limit: float = TITLE_LIMIT) -> str:
     return text if width(text, PAPER.text_block) <= limit else other
 
 
+def _number(v: float) -> str:
+    """A number as it is read: ``10^{-5}`` for 1e-05."""
+    if v in (float("inf"), float("-inf")):
+        return "\\infty" if v > 0 else "-\\infty"
+    digits, _, power = f"{v:g}".partition("e")
+    if not power:
+        return digits
+    ten = f"10^{{{int(power)}}}"
+    return ten if digits == "1" else f"-{ten}" if digits == "-1" else f"{digits}\\cdot {ten}"
+
+
 def formula(e: Expr, precedence: int = 0) -> str:
     """An expression in mathematics, indices left out."""
     match e:
         case Number(value=v):
-            return "\\infty" if v == float("inf") else "-\\infty" if v == float("-inf") else f"{v:g}"
+            return _number(v)
         case Constant(name=name) | Size(axis=name) | Index(axis=name):
             return maths_name(name)
         case Read(array=name, index=index) if any(f.bare is None for f in index):

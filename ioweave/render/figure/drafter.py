@@ -15,6 +15,7 @@ from ioweave.render.figure.theme import Theme
 from ioweave.render.figure.typeset import extent, width
 
 CLEAR_OF_CUP = 4.5  # least distance between a wire that changes rows and a cup
+LONG_NAME = 60.0  # a name of an array that is wider is set smaller
 STAGGER = 8.0  # between the dots at which the wires of one array leave or join
 
 
@@ -33,6 +34,17 @@ class Drafter:
     def _label_of(self, s: int) -> str:
         return self.panel.array(self.plan.array[s]).label
 
+    def _name_size(self, s: int) -> float:
+        """The size at which an array's name is set: a long one is smaller, down to that of the axes."""
+        theme = self.theme
+        natural = width(self._label_of(s), theme.text_array)
+        return (
+            theme.text_array if natural <= LONG_NAME else max(theme.text_axis, theme.text_array * LONG_NAME / natural)
+        )
+
+    def _name_width(self, s: int) -> float:
+        return width(self._label_of(s), self._name_size(s))
+
     def _start(self, s: int, x: float, level: int) -> None:
         for k, row in enumerate(self.rows[s]):
             self.sketch.start((s, k), x, self._y(row), level)
@@ -40,8 +52,8 @@ class Drafter:
     def _name(self, s: int, x: float, anchor: str) -> None:
         ys = [self._y(r) for r in self.rows[s]]
         if ys:
-            middle = (ys[0] + ys[-1]) / 2 + 0.33 * self.theme.text_array
-            size = self.theme.text_array
+            size = self._name_size(s)
+            middle = (ys[0] + ys[-1]) / 2 + 0.33 * size
             self.sketch.texts.append(Label(self._label_of(s), size, self.theme.ink, ((x, middle, anchor),)))
 
     def _label_wires(

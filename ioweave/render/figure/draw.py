@@ -61,7 +61,8 @@ def draw(spec: FigureSpec, theme: Theme = PAPER) -> Scene:
         for pieces in parts:
             for n, d in enumerate(pieces):
                 y = _row([d], y, total, spec, theme, items, n == 0) + GAP
-    y = _legend(spec, y - 6.0, total, theme, items)
+    dashed = any(d.layers[LAYERS.index("separators")] for p in parts for d in p)
+    y = _legend(spec, y - 6.0, total, theme, items, dashed)
     dropped = tuple(x for p in parts for d in p for x in d.dropped)
     background = Rect(0.0, 0.0, total + 2 * MARGIN, y + MARGIN, theme.paper)
     return Scene(
@@ -231,7 +232,7 @@ def _heading(d: _Drawn, x: float, y: float, lettered: bool, theme: Theme) -> lis
     return out
 
 
-def _legend(spec: FigureSpec, y: float, total: float, theme: Theme, items: list[Primitive]) -> float:
+def _legend(spec: FigureSpec, y: float, total: float, theme: Theme, items: list[Primitive], dashed: bool) -> float:
     """The key, and a last line with the sizes assumed; both broken where they are too long."""
     size = theme.text_block
     entries: list[tuple[str, str]] = []
@@ -245,7 +246,8 @@ def _legend(spec: FigureSpec, y: float, total: float, theme: Theme, items: list[
         entries.append(("filled", "in every stream step"))
     if any(c.state for p in spec.panels for c in p.columns):
         entries.append(("state", "state kept from step to step"))
-    entries.append(("dash", "separates arrays"))
+    if dashed:
+        entries.append(("dash", "separates arrays"))
     out: list[Primitive] = []
     x = MARGIN
     y += 8

@@ -16,6 +16,7 @@ from ioweave.derive.counting.region import count_loads, count_stores, trace
 from ioweave.derive.counting.terms import Factor, Product, Ring, Terms, numbers, terms, value
 from ioweave.derive.program.arithmetic_cost import operand_axes, operations, product_operations
 from ioweave.derive.program.program import Column
+from ioweave.derive.streaming.merge import PART, state_name
 from ioweave.diagrams.boxes import base_name
 from ioweave.diagrams.dtypes import size_bytes
 from ioweave.diagrams.opening import open_diagram
@@ -42,7 +43,6 @@ from ioweave.render.figure.tiles import TileNames, partitions, tile_symbols, who
 from ioweave.render.figure.titles import summary, tiling
 
 MANY_TERMS = 5  # a sum of more terms is shown by its value alone
-PARTS = "part"
 
 
 @dataclass(frozen=True)
@@ -212,16 +212,16 @@ class _Sketch:
     def _partial(self, column: ColumnSpec) -> ColumnSpec:
         """The last column of a split region makes partial states; a merge will make its array."""
         self.partial = column
-        name = f"state({column.result})"
+        name = state_name(column.result)
         labels = tuple(f"${maths_name(a)}$" for a in column.axes)
         self.arrays.append(ArraySpec(name, r"$\text{state}$", (r"$\text{part}$", *labels)))
-        return replace(column, result=name, axes=(PARTS, *column.axes))
+        return replace(column, result=name, axes=(PART, *column.axes))
 
     def _merge(self) -> ColumnSpec:
         assert self.partial is not None
         column = self.partial
-        state = OperandSpec(f"state({column.result})", ((PARTS,), *((a,) for a in column.axes)))
-        return ColumnSpec(column.result, column.axes, (state,), "merge", "reduce", over=(PARTS,), reduction="merge")
+        state = OperandSpec(state_name(column.result), ((PART,), *((a,) for a in column.axes)))
+        return ColumnSpec(column.result, column.axes, (state,), "merge", "reduce", over=(PART,), reduction="merge")
 
     def _transfers(
         self, span: tuple[int, ...], columns: Sequence[ColumnSpec], ports: Sequence[PortSpec]
@@ -239,12 +239,13 @@ class _Sketch:
         cells = []
         for c, mine in zip(span, where, strict=True):
             gathered: dict[str, int] = {}
+            bound = any(p.term.startswith(r"$\le") for p in mine)
+            told = all(p.term != f"${p.values}$" or p.values == 1 for p in mine)
             for p in mine:
-                for term in p.term.strip("$").split(" + "):
+                for term in p.term.strip("$").removeprefix(r"\le ").split(" + "):
                     gathered[term] = gathered.get(term, 0) + 1
-            bound = any(t.startswith(r"\le") for t in gathered)
-            parts = tuple(_multiplied(k, t.removeprefix(r"\le ")) for t, k in gathered.items()) or ("0",)
-            shown = parts if len(parts) <= MANY_TERMS else ()
+            parts = tuple(_multiplied(k, t) for t, k in gathered.items()) or ("0",)
+            shown = parts if told and len(parts) <= MANY_TERMS else ()
             if bound and shown:
                 shown = (rf"{{}}\le {shown[0]}", *shown[1:])
             cells.append(CellSpec(c, c, shown, _bytes(sum(p.size for p in mine)) if mine else ""))
@@ -281,8 +282,8 @@ def _multiplied(k: int, term: str) -> str:
     if k == 1:
         return term
     digits = len(term) - len(term.lstrip("0123456789"))
-    number = k * int(term[:digits] or "1")
-    return f"{number}{term[digits:]}"
+    number, rest = k * int(term[:digits] or "1"), term[digits:]
+    return f"{number}" + (r"\," if rest.startswith(r"\text") else "") + rest
 
 
 def _states(placed: Placed, line: str, boxes: Sequence[str]) -> str:
@@ -336,7 +337,9 @@ def _ports(placed: Placed, formula: Terms, symbols: Symbols, ring: Ring, lines: 
         text = " + ".join(formulas.total(products, symbols))
         worth = sum(int(value(p, ring, formula.grouped)) for p in products)
         bound = "" if worth == n else r"\le "
-        out.append(PortSpec(array, direction, stepped, f"${bound}{text}$", n, size))
+        # where pieces of an array are loaded together the products tell of one: the number itself is true
+        told = f"{bound}{text}" if worth >= n else str(n)
+        out.append(PortSpec(array, direction, stepped, f"${told}$", n, size))
     return tuple(out)
 
 
@@ -409,7 +412,7 @@ def _footer(
         if a in values:
             by_size.setdefault(int(values[a]), []).append(a)
     parts = [f"${' = '.join(maths_name(a) for a in group)} = {size}$" for size, group in by_size.items()]
-    parts.extend(names.listing([d.name for d in levelled.diagram.definitions] + [PARTS]))
+    parts.extend(names.listing([d.name for d in levelled.diagram.definitions] + [PART]))
     dtypes = dict.fromkeys(i.dtype for i in levelled.diagram.inputs)
     kinds = " and ".join(dtypes) + " inputs" + (", sums held in fp32" if accumulate == "fp32" else "")
     tail = [kinds, *notes, "formulas where tiles divide", "the ports of one array are one term of $H$"]

@@ -10,6 +10,8 @@ def maths_name(name: str) -> str:
     base = name.rstrip("'")
     primes = name[len(base) :]
     stem, _, tail = base.partition("_")
+    if (len(stem) > 1 and len(tail) > 1) or "_" in tail:  # a name of words is no index
+        stem, tail = base, ""
     core = stem if len(stem) == 1 else rf"\text{{{stem}}}" if stem else ""
     if not stem:
         core, tail = rf"\text{{{base}}}", ""

@@ -117,8 +117,11 @@ def _cell(
     else:
         x = (spans[cell.first][0] + spans[cell.last][1]) / 2
     out: list[Primitive] = []
-    for line in _lines(cell, theme, _limit(cell, spans)):
+    lines = _lines(cell, theme, _limit(cell, spans))
+    for line in lines:
         out.append(Text(line, x, base, theme.text_cell, theme.ink, "middle"))
+        base += LINE
+    if not lines:  # a value alone stands on the line of values
         base += LINE
     if cell.value:
         out.append(Text(cell.value, x, base - LINE + VALUE, theme.text_small, theme.faint, "middle"))
