@@ -5,12 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
-import subprocess
-import sys
-import tempfile
+from functools import cache
 from importlib import resources
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -20,20 +16,24 @@ from mkdocs.structure.pages import Page
 
 from ioweave.hierarchy.machines import load_machine, machine_names
 from ioweave.hierarchy.quantities import format_bytes
+from ioweave.render.drawing import draw
 
 CATALOGUE = resources.files("ioweave.diagrams") / "catalogue"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a figure for every algorithm of the catalogue."""
-    if find_spec("ioweave.cli") is None:
-        return files
-    with tempfile.TemporaryDirectory() as folder:
-        for name in _algorithms():
-            path = Path(folder) / f"{name}.svg"
-            subprocess.run([sys.executable, "-m", "ioweave", "draw", name, "--pair", "-o", str(path)], check=True)
-            files.append(File.generated(config, f"gallery/{name}.svg", content=path.read_bytes()))
+    for name in _algorithms():
+        files.append(File.generated(config, f"gallery/{name}.svg", content=_figure(name)))
     return files
+
+
+@cache
+def _figure(name: str) -> str:
+    """The pair of an algorithm at its own sizes; once for all rebuilds of `mkdocs serve`."""
+    figure = draw(name)
+    assert figure is not None
+    return figure
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -51,14 +51,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _algorithms() -> list[str]:
-    if not CATALOGUE.is_dir():
-        return []
     return sorted(f.name.removesuffix(".weave") for f in CATALOGUE.iterdir() if f.name.endswith(".weave"))
 
 
 def _gallery() -> str:
-    if find_spec("ioweave.cli") is None:
-        return ""
     parts = []
     for name in _algorithms():
         source = (CATALOGUE / f"{name}.weave").read_text("utf-8").strip()

@@ -344,7 +344,9 @@ class _Instance:
 
     def every(self, at: Place) -> Iterator[Trips]:
         """The trips of the loops that a place is inside of."""
-        return itertools.product(*(range(len(t)) if n % 2 == 0 else (None,) for t, n in zip(self.trips, at, strict=True)))
+        return itertools.product(
+            *(range(len(t)) if n % 2 == 0 else (None,) for t, n in zip(self.trips, at, strict=True))
+        )
 
     def value_key(self, box: Box, trips: Trips) -> Trips:
         return trips[: self.region.outermost(box)]

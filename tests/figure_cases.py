@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 
-from ioweave.hierarchy.levelled import Levelled
+from ioweave.hierarchy.levelled import Levelled, Region
 from ioweave.hierarchy.notation import parse_levelled
 from ioweave.render.figure.from_counts import pair_spec
 from ioweave.render.figure.spec import FigureSpec
@@ -127,3 +127,98 @@ def pair(name: str, accumulate: str = "same") -> FigureSpec:
     """The pair of a catalogue file at its default sizes."""
     before, after = (levelled(name, blocks) for blocks in TILES[name])
     return pair_spec(name, before, after, before.diagram.values(), accumulate)
+
+
+# shapes that the catalogue does not have
+OTHERS = {
+    "a single value": "q = 16\nA[q]: fp16\nL = sum[q](A[q])\nM = L * 2\nB[q] = A[q] / M\n",
+    "one sum": "q = 16\nA[q]: fp16\nL = sum[q](A[q])\n",
+    "a softmax of a vector": "x = 16\nA[x]: fp32\nB[x]: fp32\nP[x] = softmax[x](A[x])\nD = sum[x](P[x] * B[x])\n"
+    "N[x] = B[x] / D\n",
+    "one array read twice": "q, d = 8, 4\nx = q\nX[q, d]: fp16\nS[q, x] = sum[d](X[q, d] * X[x, d])\n"
+    "P[q, x] = softmax[x](S[q, x])\nO[q, d] = sum[x](P[q, x] * X[x, d])\n",
+    "shifted and fixed reads": "i = 16\nX[i]: fp16\nY[i] = where(i > 0, X[i] - X[i - 1], X[i])\nZ[i] = Y[i] * X[0]\n",
+    "two fixed reads": "q, d = 16, 8\nX[q, d]: fp16\nY[q, d] = X[q, d] * cos(q / 10000 ** (d / 32))\n"
+    "Z[q] = Y[q, 0] + Y[q, 1]\n",
+    "further outputs": "q, x, d = 64, 64, 8\nQ[q, d]: fp16\nK[x, d]: fp16\n"
+    "S[q, x] = sum[d](Q[q, d] * K[x, d]) / sqrt(d)\n"
+    "P[q, x] = softmax[x](S[q, x])\nout(S)\nT[x, q] = exp(P[q, x])\nout(P)\n",
+    "two outputs": "q, x, d = 64, 64, 8\nQ[q, d]: fp16\nK[x, d]: fp16\n"
+    "S[q, x] = sum[d](Q[q, d] * K[x, d]) / sqrt(d)\n"
+    "P[q, x] = softmax[x](S[q, x])\nR[q] = sum[x](P[q, x] * P[q, x])\nout(S)\nout(R)\n",
+    "long names": "batch, query, key, chan, channel_out = 2, 8, 8, 4, 6\nQueries[batch, query, chan]: fp16\n"
+    "Keys[batch, key, chan]: fp16\nValues[batch, key, channel_out]: fp16\n"
+    "Scores[batch, query, key] = sum[chan](Queries[batch, query, chan] * Keys[batch, key, chan]) / sqrt(chan)\n"
+    "Probs[batch, query, key] = softmax[key](Scores[batch, query, key])\n"
+    "Result[batch, query, channel_out] = sum[key](Probs[batch, query, key] * Values[batch, key, channel_out])\n",
+    "names of several words": "tokens, hidden, vocabs = 16, 8, 32\nhidden_states[tokens, hidden]: fp16\n"
+    "unembedding_matrix[vocabs, hidden]: fp16\n"
+    "logits_before_softmax[tokens, vocabs] = "
+    "sum[hidden](hidden_states[tokens, hidden] * unembedding_matrix[vocabs, hidden])\n"
+    "log_probabilities[tokens, vocabs] = "
+    "logits_before_softmax[tokens, vocabs] - logsumexp[vocabs](logits_before_softmax[tokens, vocabs])\n",
+    "norms and residuals": "n, m = 8, 8\nX[n, m]: fp16\nW[m]: fp32\nY[n, m] = rmsnorm[m](X[n, m]) * W[m]\n"
+    "Z[n, m] = layernorm[m](Y[n, m])\nU[n] = max[m](Z[n, m])\nV[n, m] = max(Z[n, m], U[n])\n"
+    "T[n, m] = X[n, m] + V[n, m]\n",
+    "a chain of maps": "t, m = 8, 8\nX[t, m]: fp16\nA[t, m] = exp(X[t, m])\nB[t, m] = A[t, m] * 2 + 0.00001\n"
+    "C[t, m] = sqrt(abs(B[t, m])) / 3\nD[t, m] = C[t, m] - X[t, m]\nE[t, m] = max(D[t, m], A[t, m])\n",
+    "a transpose of four axes": "a, b, c, d = 3, 4, 5, 6\nX[a, b, c, d]: fp16\nY[d, c, b, a] = X[a, b, c, d]\n"
+    "Z[b, d] = sum[a, c](Y[d, c, b, a])\n",
+    "a transpose and a residual": "a, b, c = 4, 8, 16\nX[a, b, c]: fp16\nY[c, a, b] = X[a, b, c]\n"
+    "Z[b, a, c] = exp(Y[c, a, b]) + X[a, b, c]\n",
+    "three factors": "a, b, c, d = 3, 4, 5, 6\nX[a, d]: fp16\nY[b, d]: fp16\nZ[c, d]: fp16\n"
+    "T[a, b, c] = sum[d](X[a, d] * Y[b, d] * Z[c, d])\n",
+    "four factors": "a, b, c, d, e = 3, 4, 5, 6, 7\nW[a, b]: fp16\nX[b, c]: fp16\nY[c, d]: fp16\nZ[d, e]: fp16\n"
+    "T[a, e] = sum[b, c, d](W[a, b] * X[b, c] * Y[c, d] * Z[d, e])\n",
+    "an outer product": "a, b, c = 4, 5, 6\nX[a]: fp16\nY[b]: fp16\nZ[c]: fp16\n"
+    "T[a, b, c] = X[a] * Y[b] + Z[c]\nU[a, c] = max[b](T[a, b, c])\n",
+    "a broadcast": "a, b = 5, 6\nX[a]: fp16\nY[a, b] = X[a] * b\n",
+    "a window": "i, k = 16, 3\nX[i + k - 1]: fp16\nW[k]: fp16\nY[i] = sum[k](X[i + k] * W[k])\nZ[i] = relu(Y[i])\n",
+    "a stride": "b, y, x, r, s, c, o = 2, 4, 4, 3, 3, 2, 2\nX[b, 2 * y + r - 2, 2 * x + s - 2, c]: fp16\n"
+    "W[r, s, c, o]: fp16\nY[b, y, x, o] = sum[r, s, c](X[b, 2 * y + r, 2 * x + s, c] * W[r, s, c, o])\n"
+    "M[b, o] = max[y, x](Y[b, y, x, o])\n",
+    "a local mask": "q, x, d, w = 16, 16, 4, 3\nQ[q, d]: fp16\nK[x, d]: fp16\nV[x, d]: fp16\n"
+    "S[q, x] = where(x <= q and q - x < w, sum[d](Q[q, d] * K[x, d]) / sqrt(d), -inf)\n"
+    "P[q, x] = softmax[x](S[q, x])\nO[q, d] = sum[x](P[q, x] * V[x, d])\n",
+    "labels of integers": "t, v = 8, 16\nZ[t, v]: fp16\nlabel[t]: int32\n"
+    "L[t] = logsumexp[v](Z[t, v]) - sum[v](where(v == label[t], Z[t, v], 0))\nT = sum[t](L[t]) / t\n",
+    "arrays of five axes": "b, h, g, q, x, d, e = 2, 4, 2, 8, 8, 4, 4\nQ[b, h, g, q, d]: fp16\nK[b, h, x, d]: fp16\n"
+    "V[b, h, x, e]: fp16\nB[h, g, q, x]: fp16\n"
+    "S[b, h, g, q, x] = sum[d](Q[b, h, g, q, d] * K[b, h, x, d]) / sqrt(d) + B[h, g, q, x]\n"
+    "P[b, h, g, q, x] = softmax[x](S[b, h, g, q, x])\n"
+    "O[b, h, g, q, e] = sum[x](P[b, h, g, q, x] * V[b, h, x, e])\n",
+    "twelve kernels": "t, m = 8, 8\nX[t, m]: fp16\nA1[t, m] = exp(X[t, m])\n"
+    + "".join(f"A{k + 1}[t, m] = exp(A{k}[t, m]) + X[t, m]\n" for k in range(1, 12)),
+    "a gated block": "t, m, f = 8, 8, 8\nX[t, m]: fp16\nG[m]: fp16\nU[m, f]: fp16\nV[m, f]: fp16\nW[m, f]: fp16\n"
+    "A[t] = mean[m](X[t, m] ** 2)\nB[t, m] = X[t, m] * rsqrt(A[t] + 0.00001)\nC[t, m] = B[t, m] * G[m]\n"
+    "D[t, f] = sum[m](C[t, m] * U[m, f])\nE[t, f] = sum[m](C[t, m] * V[m, f])\nF[t, f] = silu(D[t, f]) * E[t, f]\n"
+    "H[t, m] = sum[f](F[t, f] * W[m, f])\nI[t, m] = H[t, m] + X[t, m]\nJ[t, m] = layernorm[m](I[t, m])\n"
+    "K[t] = max[m](J[t, m])\nL[t, m] = exp(J[t, m] - K[t])\nN[t] = sum[m](L[t, m])\n",
+    "a merge": "q, x, d = 4, 8, 3\nQ[q, d]: fp16\nK[x, d]: fp16\nV[x, d]: fp16\n"
+    'with level("smem", group={q: 2, x: 4}):\n    S[q, x] = sum[d](Q[q, d] * K[x, d])\n'
+    "    P[q, x] = softmax[x](S[q, x])\n    O[q, d] = sum[x](P[q, x] * V[x, d])\n",
+}
+
+# a stream for the one plate that holds all lines of some of them
+STREAMS = {
+    "one array read twice": "x",
+    "two outputs": "x",
+    "long names": "key",
+    "a local mask": "x",
+    "labels of integers": "t",
+    "arrays of five axes": "x",
+    "norms and residuals": "n",
+    "a gated block": "t",
+    "one sum": "q",
+    "a softmax of a vector": "x",
+    "four factors": "c",
+}
+
+
+def one_plate(name: str) -> Levelled:
+    """All lines of one of the `OTHERS` in one region, streamed where `STREAMS` says so."""
+    diagram = parse_levelled(OTHERS[name]).diagram
+    lines = tuple(line.name for line in diagram.lines)
+    axis = STREAMS.get(name)
+    region = Region(lines[-1], "smem", lines, stream=((axis, 2),) if axis else ())
+    return Levelled(diagram, (region,))

@@ -91,18 +91,14 @@ def halo(d: Draft) -> None:
     s = d.rng.randint(1, 3)
     n = d.sizes["i"]
     at = ", ".join
-    first = f"X[{at(axes)}]"
-    d.input("X", *axes)
-    if d.rng.random() < 0.4:
-        first = f"where(i >= 1, X[{at(('i - 1', *c))}], 0)"
-    d.line("T", axes, d.map(f"{first} * {d.input('W', *d.some(axes))}"))
+    d.line("T", axes, d.map(f"{d.input('X', *axes)} * {d.input('W', *d.some(axes))}"))
     shifted = d.rng.choice([
         f"where(i >= {s}, T[{at((f'i - {s}', *c))}], 0)", f"where(i < {n - s}, T[{at((f'i + {s}', *c))}], 0)"
     ])  # fmt: skip
     text = shifted if d.rng.random() < 0.3 else f"{shifted} + T[{at(axes)}]"
     read = d.line("U", axes, text)
     if d.rng.random() < 0.5:
-        d.line("Z", axes, f"{read} - where(i >= 2, U[{at(('i - 2', *c))}], 0)")
+        d.line("Z", axes, d.map(read))
     if d.rng.random() < 0.2:
         d.outputs.append("T")
 
@@ -136,11 +132,9 @@ def reductions(d: Draft) -> None:
     gone = d.some(axes)[: d.rng.randint(1, 2)]
     kept = tuple(a for a in d.mixed(axes) if a not in gone)
     body = f"{d.input('A', *d.some(axes))} {d.rng.choice('+*-')} {d.input('D', *d.some(axes))}"
-    used = set("".join(d.inputs.values()))
     missing = [a for a in axes if f"[{a}" not in body and f" {a}" not in body and f"{a}," not in body]
     if missing:
         body += f" + {d.input('E', *missing)}"
-    del used
     op = d.rng.choice(["sum", "max", "min", "mean", "prod"])
     body = f"1 + 0.1 * tanh({body})" if op == "prod" else (d.map(body) if d.rng.random() < 0.4 else body)
     if d.rng.random() < 0.3:
@@ -335,7 +329,11 @@ def block(d: Draft, start: int, end: int, wild: bool) -> list[str]:
     outside = " ".join(t.split(" = ", 1)[1] for _, t, _ in d.lines[end:])
     stored = [m for m in members if m[0] + "[" in outside or m[0] in d.outputs or m is d.lines[-1]]
     fair = [a for a in axes if all(a in left_axes(m[1]) for m in stored)]
-    groups = axes if wild and rng.random() < 0.7 else fair
+    groups = fair
+    if wild and rng.random() < 0.7:  # one reduced axis, beside axes that every state has
+        common = [a for a in axes if all(a in left_axes(m[1]) for m in members)]
+        gone = [a for a in axes if any(a in m[2] and a not in left_axes(m[1]) for m in members)]
+        groups = [*common, *rng.sample(gone, min(len(gone), 1))]
     entries = []
     group = {a: rng.randint(1, d.sizes[a]) for a in rng.sample(groups, min(len(groups), rng.randint(0, 2)))}
     stream = {a: rng.randint(1, d.sizes[a]) for a in rng.sample(axes, min(len(axes), rng.choice([0, 1, 1, 2, 2, 3])))}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from math import hypot
 
 import pytest
 import strategies
-from figure_cases import TILES, levelled, pair
+from figure_cases import OTHERS, TILES, levelled, one_plate, pair
 from hypothesis import HealthCheck, Phase, assume, given, settings
 
 from ioweave.diagrams.errors import Refused
@@ -18,39 +19,22 @@ from ioweave.render.figure.crossings import crossings
 from ioweave.render.figure.draw import draw
 from ioweave.render.figure.from_counts import Side, figure_spec
 from ioweave.render.figure.labels import overlap, strokes, text_extent
-from ioweave.render.figure.primitives import Cubic, Extent, Group, Line, Primitive, Scene, Text, walk
+from ioweave.render.figure.primitives import (
+    Circle,
+    Cubic,
+    Extent,
+    Group,
+    Line,
+    Primitive,
+    Rect,
+    Scene,
+    Text,
+    flatten,
+    walk,
+)
 from ioweave.render.figure.theme import PAPER
 
 NAMES = sorted(TILES)
-
-# shapes that the catalogue does not have
-OTHERS = {
-    "a single value": "q = 16\nA[q]: fp16\nL = sum[q](A[q])\nM = L * 2\nB[q] = A[q] / M\n",
-    "one array read twice": "q, d = 8, 4\nx = q\nX[q, d]: fp16\nS[q, x] = sum[d](X[q, d] * X[x, d])\n"
-    "P[q, x] = softmax[x](S[q, x])\nO[q, d] = sum[x](P[q, x] * X[x, d])\n",
-    "shifted and fixed reads": "i = 16\nX[i]: fp16\nY[i] = where(i > 0, X[i] - X[i - 1], X[i])\nZ[i] = Y[i] * X[0]\n",
-    "further outputs": "q, x, d = 64, 64, 8\nQ[q, d]: fp16\nK[x, d]: fp16\n"
-    "S[q, x] = sum[d](Q[q, d] * K[x, d]) / sqrt(d)\n"
-    "P[q, x] = softmax[x](S[q, x])\nout(S)\nT[x, q] = exp(P[q, x])\nout(P)\n",
-    "long names": "batch, query, key, chan, channel_out = 2, 8, 8, 4, 6\nQueries[batch, query, chan]: fp16\n"
-    "Keys[batch, key, chan]: fp16\nValues[batch, key, channel_out]: fp16\n"
-    "Scores[batch, query, key] = sum[chan](Queries[batch, query, chan] * Keys[batch, key, chan]) / sqrt(chan)\n"
-    "Probs[batch, query, key] = softmax[key](Scores[batch, query, key])\n"
-    "Result[batch, query, channel_out] = sum[key](Probs[batch, query, key] * Values[batch, key, channel_out])\n",
-    "norms and residuals": "n, m = 8, 8\nX[n, m]: fp16\nW[m]: fp32\nY[n, m] = rmsnorm[m](X[n, m]) * W[m]\n"
-    "Z[n, m] = layernorm[m](Y[n, m])\nU[n] = max[m](Z[n, m])\nV[n, m] = max(Z[n, m], U[n])\n"
-    "T[n, m] = X[n, m] + V[n, m]\n",
-    "a transpose of four axes": "a, b, c, d = 3, 4, 5, 6\nX[a, b, c, d]: fp16\nY[d, c, b, a] = X[a, b, c, d]\n"
-    "Z[b, d] = sum[a, c](Y[d, c, b, a])\n",
-    "three factors": "a, b, c, d = 3, 4, 5, 6\nX[a, d]: fp16\nY[b, d]: fp16\nZ[c, d]: fp16\n"
-    "T[a, b, c] = sum[d](X[a, d] * Y[b, d] * Z[c, d])\n",
-    "a broadcast": "a, b = 5, 6\nX[a]: fp16\nY[a, b] = X[a] * b\n",
-    "twelve kernels": "t, m = 8, 8\nX[t, m]: fp16\nA1[t, m] = exp(X[t, m])\n"
-    + "".join(f"A{k + 1}[t, m] = exp(A{k}[t, m]) + X[t, m]\n" for k in range(1, 12)),
-    "a merge": "q, x, d = 4, 8, 3\nQ[q, d]: fp16\nK[x, d]: fp16\nV[x, d]: fp16\n"
-    'with level("smem", group={q: 2, x: 4}):\n    S[q, x] = sum[d](Q[q, d] * K[x, d])\n'
-    "    P[q, x] = softmax[x](S[q, x])\n    O[q, d] = sum[x](P[q, x] * V[x, d])\n",
-}
 
 
 @cache
@@ -64,11 +48,23 @@ def other(name: str) -> Scene:
     return draw(figure_spec(name, [Side(lev)], lev.diagram.values()))
 
 
+@cache
+def plate(name: str) -> Scene:
+    lev = one_plate(name)
+    return draw(figure_spec(name, [Side(lev)], lev.diagram.values()))
+
+
 def every_scene() -> Iterator[tuple[str, Scene]]:
     for name in NAMES:
         yield name, scene(name)
     for name in OTHERS:
         yield name, other(name)
+        yield f"{name} in one plate", plate(name)
+
+
+def states(s: Scene) -> list[Circle]:
+    """The discs under the loops that stand for states; the legend's is on paper."""
+    return [c for c in walk(s.items) if isinstance(c, Circle) and c.fill == PAPER.plate]
 
 
 def texts(s: Scene) -> list[Text]:
@@ -83,6 +79,16 @@ def faults(s: Scene) -> list[str]:
         if isinstance(group, Group) and group.id.rsplit("-", 1)[-1] in ("wires", "separators", "ports"):
             ink = strokes(group.items)
             found += [f"{t.markup} struck by {group.id}" for x, t in boxes if any(overlap(x, y) for y in ink)]
+    for group in walk(s.items):
+        if isinstance(group, Group) and group.id.endswith("-plates"):
+            for p in (p for p in group.items if isinstance(p, Rect)):
+                edges = [(x, p.y, x + 0.1, p.y + p.height) for x in (p.x, p.x + p.width)]
+                found += [f"{t.markup} on the edge of a plate" for x, t in boxes if any(overlap(x, e) for e in edges)]
+    for c in states(s):
+        x0, y0, r = *c.center, c.radius
+        found += [f"{t.markup} on a state" for x, t in boxes if overlap(x, (x0 - r, y0 - r, x0 + r, y0 + r))]
+        curves = [w for w in _wires(s) if isinstance(w, Cubic)]
+        found += ["a curve on a state" for w in curves if any(hypot(x - x0, y - y0) < r - 0.5 for x, y in flatten(w))]
     off = [t for x, t in boxes if x[0] < 0 or x[1] < 0 or x[2] > s.width or x[3] > s.height]
     return found + [f"{t.markup} off the page" for t in off]
 
@@ -97,6 +103,12 @@ def test_no_text_of_the_catalogue_is_in_the_way(name: str) -> None:
 def test_no_text_of_other_shapes_is_in_the_way(name: str) -> None:
     assert faults(other(name)) == []
     assert other(name).dropped == ()
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_no_text_of_one_plate_is_in_the_way(name: str) -> None:
+    assert faults(plate(name)) == []
+    assert plate(name).dropped == ()
 
 
 def test_the_check_of_overlaps_can_fail() -> None:
@@ -114,8 +126,9 @@ def test_text_is_six_points_at_least() -> None:
 
 
 def test_figures_keep_to_the_width_at_which_they_wrap() -> None:
+    """One plate is never broken, however many columns it has."""
     for name, s in every_scene():
-        assert s.width <= PAPER.wrap, name
+        assert s.width <= PAPER.wrap or name.endswith("in one plate"), name
 
 
 def _wires(s: Scene) -> list[Primitive]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from figure_cases import TILES, levelled, pair
+from figure_cases import OTHERS, TILES, levelled, one_plate, pair
 
 from ioweave.diagrams.errors import WeaveError
 from ioweave.diagrams.notation import parse
@@ -64,6 +64,9 @@ def test_plain_text_of_markup() -> None:
         ("d_1", "$d_{1}$"),
         ("batch", r"$\text{batch}$"),
         ("P.max", r"$\text{P.max}$"),
+        ("projected_scores", r"$\text{projected_scores}$"),
+        ("a_b_c", r"$\text{a_b_c}$"),
+        ("seq_1", r"$\text{seq}_{1}$"),
     ],
 )
 def test_names(name: str, markup: str) -> None:
@@ -126,6 +129,20 @@ def test_glyphs_follow_the_structure() -> None:
     assert (m.glyph, m.before, m.reduction) == ("reduce", "square", "max")
 
 
+def test_numbers_of_titles() -> None:
+    d = parse("a = 8\nX[a]: fp16\nY[a] = X[a] + 0.00001\nZ[a] = Y[a] * 0.000025\nT[a] = Z[a] * 1.5\n")
+    assert [c.title for c in describe_diagram(d).columns] == [
+        "$X+10^{-5}$",
+        r"$2.5\cdot 10^{-5}\,Y$",
+        r"$1.5\,Z$",
+    ]
+
+
+def test_a_transpose_is_no_copy() -> None:
+    d = parse("a, b = 8, 4\nX[a, b]: fp16\nY[b, a] = X[a, b]\nZ[b, a] = Y[b, a]\n")
+    assert [c.title for c in describe_diagram(d).columns] == ["transpose", "copy"]
+
+
 def test_rows_of_attention_are_those_of_the_papers() -> None:
     """Scores keep the row of q and take over the lower row of K; the values' rows never move."""
     plan = make_plan(pair("attention").panels[1], PAPER)
@@ -155,8 +172,30 @@ def test_graph_has_boxes_in_regions() -> None:
     assert source.count("subgraph cluster_") == 1
     assert "group q: 128" in source
     assert "stream x: 64" in source
-    assert 'n_Q -> n_S_46_sum [label="q, d"]' in source
+    assert 'n_Q -> n_S_46_sum [label="Q[q, d]\\n4096 × 64, 512 KiB"]' in source
     assert source == graph_source(levelled("attention", TILES["attention"][1]))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_graph_of_other_shapes(name: str) -> None:
+    """Every region is a cluster, every array that is read an edge with its name and size."""
+    for lev in (parse_levelled(OTHERS[name]), one_plate(name)):
+        source = graph_source(lev)
+        assert source.count("subgraph cluster_") == len(lev.regions)
+        arrows = [line for line in source.splitlines() if " -> " in line]
+        assert arrows
+        assert all(line.rstrip(']"').endswith("B") for line in arrows)
+
+
+def test_graph_of_a_single_value() -> None:
+    source = graph_source(parse_levelled(OTHERS["a single value"]))
+    assert 'n_L -> n_M [label="L\\none value, 2 B"]' in source
+    assert 'n_L [label="L\\nsum over q"' in source
+
+
+def test_graph_at_other_sizes() -> None:
+    lev = levelled("attention", {})
+    assert "8 × 64, 1 KiB" in graph_source(lev, lev.diagram.values({"q": 8}))
 
 
 def test_graph_of_awkward_names() -> None:

@@ -74,6 +74,7 @@ class _Opener:
         axes: tuple[str, ...] | None = None,
     ) -> Read:
         """Add a box and return the read of its value; `part` None names the line itself."""
+        body = transform(body, _joined)
         if axes is None:
             axes = self.ordered(tuple(a for a in free_axes(body) if a not in over))
         name = self.line.name if part is None else self.name(part)
@@ -170,6 +171,20 @@ class _Opener:
                 result = self.emit(name, body, axes=out_axes)
             values[part.name] = result
         return result
+
+
+def _joined(e: Expr) -> Expr:
+    """A `where` in a `where` with the same other branch, as one: a conjunction is one predicate (counting.md 25)."""
+    match e:
+        case Apply("where", (p, Apply("where", (r, x, y)), other)) if y == other and _are_predicates(p, r, other):
+            return Apply("where", (Apply("and", (p, r)), x, other))
+        case Apply("where", (p, other, Apply("where", (r, x, y)))) if x == other and _are_predicates(p, r, other):
+            return Apply("where", (Apply("or", (p, r)), other, y))
+    return e
+
+
+def _are_predicates(*parts: Expr) -> bool:
+    return all(is_predicate_of_indices(p) for p in parts)
 
 
 def _is_row(e: Expr, row: tuple[str, ...]) -> bool:

@@ -244,5 +244,5 @@ def _points(piece: Piece, bounds: Bounds) -> Any:
             value = value + c * index[a]
         columns.append(value.ravel())
     points = np.stack(columns, axis=1)
-    least, last = (np.array(x) for x in ([s.least for s in piece], [s.last for s in piece]))
-    return points[((points >= least) & (points <= last)).all(axis=1)]
+    limits = np.array([interval(s, bounds) for s in piece])
+    return points[((points >= limits[:, 0]) & (points < limits[:, 1])).all(axis=1)]

@@ -94,13 +94,7 @@ def _joined(pieces: Sequence[tuple[Span, ...]], entered: frozenset[str], p: Plac
     if any(s.axes != t.axes for piece in pieces for s, t in zip(piece, pieces[0], strict=True)):
         return every
     hull = [
-        replace(
-            spans[0],
-            low=min(s.low for s in spans),
-            high=max(s.high for s in spans),
-            least=min(s.least for s in spans),
-            most=max(s.last for s in spans),
-        )
+        replace(spans[0], low=min(s.low for s in spans), high=max(s.high for s in spans), parts=())
         for spans in zip(*pieces, strict=True)
     ]
     one = (swept_term(hull, entered, p, names),)

@@ -18,14 +18,35 @@ Bounds = Mapping[str, tuple[Any, Any]]  # axis -> (lo, hi), half open; ints or a
 
 def interval(span: Span, bounds: Bounds) -> tuple[Any, Any]:
     """The hull of a span over bounds, cut to the array: half open."""
+    if span.parts:
+        return _hull(span, bounds)
     low: Any = span.low
     high: Any = span.high
     for axis, c in span.axes:
         lo, hi = bounds[axis]
         low = low + (c * lo if c > 0 else c * (hi - 1))
         high = high + (c * (hi - 1) if c > 0 else c * lo)
-    low = np.maximum(low, span.least)
-    return low, np.maximum(np.minimum(high, span.last) + 1, low)
+    low = np.maximum(low, 0)
+    return low, np.maximum(np.minimum(high + 1, span.size), low)
+
+
+def _hull(span: Span, bounds: Bounds) -> tuple[Any, Any]:
+    """The hull of what the parts of a span need, those that need nothing left out."""
+    first: Any = span.size
+    after: Any = 0
+    for part in span.parts:
+        low: Any = part.low
+        high: Any = part.high
+        some: Any = True
+        for c, inner in part.terms:
+            lo, hi = interval(inner, bounds)
+            some = some & (lo < hi)
+            low = low + (c * lo if c > 0 else c * (hi - 1))
+            high = high + (c * (hi - 1) if c > 0 else c * lo)
+        low, high = np.maximum(low, 0), np.minimum(high + 1, span.size)
+        some = some & (low < high)
+        first, after = np.where(some, np.minimum(first, low), first), np.where(some, np.maximum(after, high), after)
+    return np.minimum(first, after), after
 
 
 def without_gaps(span: Span, bounds: Bounds) -> bool:
@@ -45,15 +66,15 @@ def length(span: Span, bounds: Bounds) -> Any:
     if without_gaps(span, bounds):
         lo, hi = interval(span, bounds)
         return hi - lo
-    if len(span.axes) == 1 and span.low == span.high:
+    if len(span.axes) == 1 and span.low == span.high and not span.parts:
         ((axis, c),) = span.axes
         lo, hi = bounds[axis]
         if c < 0:  # reflect, so that the values ascend
             lo, hi, c, low = 1 - hi, 1 - lo, -c, span.low
         else:
             low = span.low
-        first = np.maximum(lo, -((low - span.least) // c))
-        last = np.minimum(hi, -(-(span.last + 1 - low) // c))
+        first = np.maximum(lo, -(low // c))
+        last = np.minimum(hi, -(-(span.size - low) // c))
         return np.maximum(last - first, 0)
     shape = np.broadcast_shapes(*(np.shape(x) for a, _ in span.axes for x in bounds[a]))
     out = np.empty(shape, dtype=np.int64)
@@ -72,7 +93,9 @@ def _values(span: Span, bounds: Mapping[str, tuple[int, int]]) -> np.ndarray[Any
     for axis, c in span.axes:
         lo, hi = bounds[axis]
         values = np.unique((values[:, None] + c * np.arange(lo, hi)[None, :]).ravel())
-    return values[(values >= span.least) & (values <= span.last)]
+    first, after = interval(span, bounds)
+    kept: np.ndarray[Any, Any] = values[(values >= first) & (values < after)]
+    return kept
 
 
 def union_of_boxes(pieces: list[list[tuple[Any, Any]]], alive: list[Any] | None = None) -> Any:

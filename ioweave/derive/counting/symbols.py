@@ -218,7 +218,7 @@ def extent_term(spans: Iterable[Span], entered: frozenset[str], p: Placed, names
     for span in spans:
         more = span.high - span.low
         if not span.axes:
-            more = min(span.high, span.last) - max(span.low, span.least)
+            more = min(span.high, span.size - 1) - max(span.low, 0)
         tiled_first = sorted(span.axes, key=lambda t: _place(t[0], entered, p) == "whole")
         length = _window(((names.tile(a, _place(a, entered, p)), abs(c)) for a, c in tiled_first), more)
         if length.evaluate(names.values) > span.size:
@@ -251,7 +251,7 @@ def is_exact(spans: Sequence[Span], entered: frozenset[str], p: Placed) -> bool:
         seen |= axes
         low = span.low + sum(c * (sizes[a] - 1) for a, c in span.axes if c < 0)
         high = span.high + sum(c * (sizes[a] - 1) for a, c in span.axes if c > 0)
-        if low < span.least or high > span.last:
+        if low < 0 or high >= span.size or span.parts:
             return False
         reach = span.high - span.low + 1
         for a, c in sorted(span.axes, key=lambda t: abs(t[1])):

@@ -187,11 +187,12 @@ def terms(program: Program, setting: Setting, buffers: int = 1) -> Terms:
             if span.bare is not None and span.size == sizes[span.bare]:
                 factors.append(Factor("size", span.bare))
             elif not span.axes:
-                coefficient *= min(span.high, span.last) - max(span.low, span.least) + 1
+                coefficient *= min(span.high, span.size - 1) - max(span.low, 0) + 1
             else:
                 f = factor("swept", span, entered)
                 more = f.more + sum(c * (sizes[a] - 1) for a, c in f.spread)
-                exact = exact and span.low >= span.least and _reach(span, sizes) <= span.last and f.scale <= more + 1
+                uncut = span.low >= 0 and _reach(span, sizes) < span.size and not span.parts
+                exact = exact and uncut and f.scale <= more + 1
                 one = sum(at(a, entered) != "whole" for a, _ in span.axes) <= 1
                 exact = exact and (one or all(abs(c) == 1 for _, c in span.axes))  # else gaps depend on the tiles
                 factors.append(f)
@@ -217,7 +218,7 @@ def terms(program: Program, setting: Setting, buffers: int = 1) -> Terms:
             factors = []
             for span in piece:
                 if not span.axes:
-                    coefficient *= min(span.high, span.last) - max(span.low, span.least) + 1
+                    coefficient *= min(span.high, span.size - 1) - max(span.low, 0) + 1
                 else:
                     factors.append(one_extent(span, entered))
             result.append(Product(coefficient, tuple(factors)))

@@ -41,14 +41,30 @@ class Frame:
 
     def span(self, span: Span, entered: frozenset[str]) -> Interval:
         """The interval that a span covers here, cut to its array."""
-        low, high = span.low, span.high
         at = self.bounds(entered)
+        return self.hull(span, at) if span.parts else self.cut(span, at)
+
+    def hull(self, span: Span, at: Mapping[str, Interval]) -> Interval:
+        """The hull of what each reader needs, where that is something."""
+        found: list[Interval] = []
+        for part in span.parts:
+            inner = [(c, self.hull(s, at) if s.parts else self.cut(s, at)) for c, s in part.terms]
+            if any(lo >= hi for _, (lo, hi) in inner):
+                continue
+            low = part.low + sum(min(c * lo, c * (hi - 1)) for c, (lo, hi) in inner)
+            high = part.high + sum(max(c * lo, c * (hi - 1)) for c, (lo, hi) in inner)
+            if max(low, 0) <= min(high, span.size - 1):
+                found.append((max(low, 0), min(high, span.size - 1) + 1))
+        return (min(lo for lo, _ in found), max(hi for _, hi in found)) if found else (0, 0)
+
+    def cut(self, span: Span, at: Mapping[str, Interval]) -> Interval:
+        """The interval of a span of one form, cut to its array."""
+        low, high = span.low, span.high
         for axis, c in span.axes:
             first, last = at[axis][0], at[axis][1] - 1
             low += min(c * first, c * last)
             high += max(c * first, c * last)
-        low = max(low, span.least)
-        return low, max(min(high, span.last) + 1, low)
+        return max(low, 0), max(min(high + 1, span.size), max(low, 0))
 
     def grid(self, box: Box, spans: Sequence[Span], entered: frozenset[str]) -> Grid:
         """The indices that a box works over: its own axes by their spans, reduced ones by their tile."""

@@ -29,19 +29,24 @@ class Filled:
 
 @dataclass(eq=False)
 class State:
-    """One running state and the visits that add to it."""
+    """One running state, where it was started, and the visits that add to it."""
 
     variable: str
     op: str
+    frame: Frame
     visits: list[Run] = field(default_factory=list)
 
 
 @dataclass(eq=False)
 class Parts:
-    """One result: the visit that made each part of it, by its own indices; several where a loop fills it."""
+    """One result: the visit that made each part of it, by its own indices; several where a loop fills it.
+
+    ``repeats`` are visits that made a part before, in an earlier trip of a loop that does not index it.
+    """
 
     trip: Mapping[str, Interval]
     by_indices: dict[tuple[Interval, ...], Run] = field(default_factory=dict)
+    repeats: list[Run] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -102,10 +107,15 @@ class Start:
 
 @dataclass(frozen=True)
 class Made:
-    """The visits that made what is read of an array in the region; ``op`` joins them if it is a state."""
+    """The visits that made what is read of an array in the region; ``op`` joins them if it is a state.
+
+    ``repeats`` made the same in earlier trips of a loop that their reader is not in: a member runs in every
+    trip (counting.md 14), though the last is the one that is read.
+    """
 
     visits: tuple[Run, ...]
     op: str | None = None
+    repeats: tuple[Run, ...] = ()
 
 
 Event = Fill | Run | Put | Start
@@ -126,7 +136,7 @@ def trace(program: Program, frame: Frame, stream: Mapping[str, int]) -> list[Eve
 
 def _want(source: Source) -> None:
     if isinstance(source, Made):
-        for visit in source.visits:
+        for visit in (*source.visits, *source.repeats):
             visit.wanted = True
 
 
@@ -160,6 +170,7 @@ class _Tracer:
             c.variable: c.box.reduction for c, _ in program.columns() if c.box is not None and c.variable is not None
         }
         self.now: dict[str, Filled | Parts | State] = {}
+        self.states: dict[str, list[State]] = {}
 
     def visit(self, body: tuple[Column | Loop, ...], frame: Frame) -> Iterator[Event]:
         for node in body:
@@ -167,8 +178,10 @@ class _Tracer:
                 yield self.column(node, frame)
                 continue
             if node.starts:
-                states = [State(name, self.reductions[name] or "sum") for name in node.starts]
+                states = [State(name, self.reductions[name] or "sum", frame) for name in node.starts]
                 self.now.update({s.variable: s for s in states})
+                for s in states:
+                    self.states.setdefault(s.variable, []).append(s)
                 yield Start(states, frame)
             lo, hi = frame.tile[node.axis]
             for trip in steps(lo, hi, self.stream[node.axis]):
@@ -184,7 +197,7 @@ class _Tracer:
             for name in column.stores:
                 current = self.now[name]
                 assert not isinstance(current, Filled)
-                made[name] = _made(current, None)
+                made[name] = self.made(current, frame)
             return Put(column, frame, made)
         return self.run(column, frame)
 
@@ -199,7 +212,7 @@ class _Tracer:
         sources: dict[Read, Source] = {}
         for read, variable in column.sources:
             current = self.now[variable.removesuffix(OLD)]
-            sources[read] = current if isinstance(current, Filled) else _made(current, _reach(read, grid))
+            sources[read] = current if isinstance(current, Filled) else self.made(current, frame, _reach(read, grid))
         facts = Facts(grid, lambda r: _known_read(r, sources[r]))
         fixed = facts(box.body)
         idle = box.reduction is not None and fixed == REDUCTIONS[box.reduction].identity
@@ -215,22 +228,39 @@ class _Tracer:
         if not isinstance(parts, Parts) or parts.trip != trip:
             parts = self.now[name] = Parts(trip)
         run.place = len(parts.by_indices)
-        parts.by_indices[tuple(grid.bounds[a] for a in box.axes)] = run
+        indices = tuple(grid.bounds[a] for a in box.axes)
+        if indices in parts.by_indices:
+            parts.repeats.append(parts.by_indices[indices])
+        parts.by_indices[indices] = run
         return run
+
+    def made(self, current: Parts | State, frame: Frame, reach: tuple[Interval, ...] | None = None) -> Made:
+        """The visits so far that made what lies within reach (None: all of it), for a reader in ``frame``."""
+        if isinstance(current, Parts):
+            visits, repeats, op = list(current.by_indices.values()), current.repeats, None
+        else:
+            visits, op = current.visits, current.op
+            repeats = [v for s in self.repeats(current, frame) for v in s.visits]
+        if reach is not None:
+            visits = [v for v in visits if _meets(v, reach)]
+        return Made(tuple(visits), op, tuple(repeats))
+
+    def repeats(self, current: State, frame: Frame) -> list[State]:
+        """The same state in the other trips of loops that ended before its reader in ``frame``."""
+        inside = frame.inside
+        if all(a in inside for a in current.frame.inside):
+            return []
+        return [
+            s
+            for s in self.states[current.variable]
+            if s is not current and all(i == inside[a] for a, i in s.frame.inside.items() if a in inside)
+        ]
 
 
 def _reach(read: Read, grid: Grid) -> tuple[Interval, ...]:
     """The hull of what a read touches, per position."""
     forms = [grid.form(f) for f in read.index]
     return tuple((int(f.min()), int(f.max()) + 1) for f in forms)
-
-
-def _made(current: Parts | State, reach: tuple[Interval, ...] | None) -> Made:
-    """The visits so far that made what lies within reach (None: all of it)."""
-    visits = current.visits if isinstance(current, State) else list(current.by_indices.values())
-    if reach is not None:
-        visits = [v for v in visits if _meets(v, reach)]
-    return Made(tuple(visits), current.op if isinstance(current, State) else None)
 
 
 def _meets(visit: Run, reach: tuple[Interval, ...]) -> bool:

@@ -19,28 +19,32 @@ from ioweave.diagrams.expressions import Read
 class Span:
     """From the least value of ``sum(c * axis)`` over the tile plus ``low`` to the greatest plus ``high``, inclusive.
 
-    ``size`` is the length of the array's axis; what lies outside 0 .. size - 1 is cut. So is what lies
-    below ``least`` or above ``most`` (size - 1 unless given), which only a cut reader would need.
+    ``size`` is the length of the array's axis; what lies outside 0 .. size - 1 is cut. Where readers
+    are cut themselves, or may reach nothing at all, ``parts`` says what each needs, and the span is the
+    hull of those that need something: never more than the one given by ``axes``, ``low`` and ``high``.
     """
 
     axes: tuple[tuple[str, int], ...]
     low: int
     high: int
     size: int
-    least: int = 0
-    most: int | None = None
-
-    @property
-    def last(self) -> int:
-        """The greatest place that is ever covered."""
-        return self.size - 1 if self.most is None else self.most
+    parts: tuple[Part, ...] = ()
 
     @property
     def bare(self) -> str | None:
         """The axis, where the span is just the tile of one axis."""
         if len(self.axes) == 1 and self.axes[0][1] == 1 and self.low == 0 and self.high == 0:
-            return self.axes[0][0] if self.least == 0 and self.most is None else None
+            return None if self.parts else self.axes[0][0]
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one reader needs: ``sum(c * span)`` over its own spans, from plus ``low`` to plus ``high``, then cut."""
+
+    terms: tuple[tuple[int, Span], ...]
+    low: int
+    high: int
 
 
 def bare(axis: str, size: int) -> Span:
@@ -51,28 +55,30 @@ def bare(axis: str, size: int) -> Span:
 def of_form(form: Affine, inner: Mapping[str, Span], size: int, sizes: Mapping[str, int]) -> Span:
     """The span that an index form reaches while its axes run over ``inner`` spans."""
     axes: dict[str, int] = {}
-    low = high = least = most = form.fixed(sizes)
+    low = high = fixed = form.fixed(sizes)
     for axis, c in form.axes:
         span = inner[axis]
         for a, k in span.axes:
             axes[a] = axes.get(a, 0) + c * k
         low += c * (span.low if c > 0 else span.high)
         high += c * (span.high if c > 0 else span.low)
-        least += c * (span.least if c > 0 else span.last)
-        most += c * (span.last if c > 0 else span.least)
-    first = low + sum(c * (sizes[a] - 1) for a, c in axes.items() if c < 0)
-    last = high + sum(c * (sizes[a] - 1) for a, c in axes.items() if c > 0)
-    return Span(
-        tuple(sorted((a, c) for a, c in axes.items() if c)),
-        low,
-        high,
-        size,
-        least if first < least and least > 0 else 0,
-        most if last > most and most < size - 1 else None,
-    )
+    terms = tuple((c, inner[axis]) for axis, c in form.axes)
+    parts = (Part(terms, fixed, fixed),) if any(_cut(span, sizes) for _, span in terms) else ()
+    return Span(tuple(sorted((a, c) for a, c in axes.items() if c)), low, high, size, parts)
 
 
-def hull(array: str, spans: list[Span], moving: frozenset[str]) -> Span:
+def _cut(span: Span, sizes: Mapping[str, int]) -> bool:
+    """Whether some of a span lies outside its array, at some tile."""
+    first = span.low + sum(c * (sizes[a] - 1) for a, c in span.axes if c < 0)
+    last = span.high + sum(c * (sizes[a] - 1) for a, c in span.axes if c > 0)
+    return bool(span.parts) or first < 0 or last >= span.size
+
+
+def _parts(span: Span, sizes: Mapping[str, int]) -> tuple[Part, ...]:
+    return span.parts or (Part(tuple((c, bare(a, sizes[a])) for a, c in span.axes), span.low, span.high),)
+
+
+def hull(array: str, spans: list[Span], moving: frozenset[str], sizes: Mapping[str, int]) -> Span:
     """The hull of several spans of one axis; refused where they do not move together.
 
     ``moving`` are the tiled axes: forms must agree on those, so that the hull is one interval
@@ -93,15 +99,10 @@ def hull(array: str, spans: list[Span], moving: frozenset[str]) -> Span:
         )
     rests = {split(s)[1] for s in spans}
     if len(rests) == 1:
-        most = max(s.last for s in spans)
-        return Span(
-            first.axes,
-            min(s.low for s in spans),
-            max(s.high for s in spans),
-            first.size,
-            min(s.least for s in spans),
-            most if most < first.size - 1 else None,
-        )
+        parts: tuple[Part, ...] = ()
+        if any(_cut(s, sizes) for s in spans):
+            parts = tuple(dict.fromkeys(p for s in spans for p in _parts(s, sizes)))
+        return Span(first.axes, min(s.low for s in spans), max(s.high for s in spans), first.size, parts)
     whole = next((s for s in spans if s.bare is not None and s.bare not in moving), None)
     if whole is not None:  # one reader wants it whole
         return whole
@@ -126,7 +127,7 @@ def demands(
         spans = []
         for k, a in enumerate(b.axes):
             own = wanted[b.name][k] or [bare(a, sizes[a])]
-            span = own[0] if len(own) == 1 else hull(b.name, own, tiled)
+            span = own[0] if len(own) == 1 else hull(b.name, own, tiled, sizes)
             _check_interval(b.name, a, span, tiled, sizes)
             spans.append(span)
         result[b.name] = tuple(spans)

@@ -135,7 +135,7 @@ class Walker(Drafter):
             self.centres[column.index] = (lo + self.x) / 2
             self.spans[column.index] = (lo, self.x)
         right = self.x + 6.0
-        right = max(right, left + self._bracket_width(spec))
+        right = max(right, left + self._bracket_width(spec), left + width(spec.tag, theme.text_small, True) + 14.0)
         if single:
             right = max(right, left + width(titles[0][1], theme.text_block) - 8.0)
         self._zone(self.x, right, self._live_after(plan, len(plan.columns) - 1), frozenset(plan.stores))

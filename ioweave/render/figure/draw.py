@@ -20,6 +20,7 @@ BETWEEN = 34.0
 GAP = 26.0
 LEAST = 430.0
 LAYERS = ("plates", "separators", "wires", "signs", "ports", "labels")
+Run = tuple[float, float]  # an interval of x
 Held = tuple[int, float, float, bool]  # an entry of a zone: strand, first y, last y, in a plate
 NOTE = 14.0  # from the baseline of a title to that of the note under it
 JOG = 6.0  # a separator that changes its height by less than this does not
@@ -114,25 +115,19 @@ def _panel(panel: PanelSpec, theme: Theme, letter: str) -> _Drawn:
 
 def _separators(sketch: Sketch, theme: Theme) -> list[Primitive]:
     """Dashed lines between arrays that lie under each other, joined where they meet, cut at curves."""
-    pieces: dict[float, list[tuple[float, float]]] = {}
+    pieces: dict[float, list[Run]] = {}
     for zone in sketch.zones:
         if zone.x1 - zone.x0 < 1e-6:
             continue
         for upper, lower in zip(zone.stack, zone.stack[1:], strict=False):
             y = _between(upper, lower, theme)
             pieces.setdefault(round(y, 3), []).append((zone.x0, zone.x1))
-    pieces = _snapped(pieces)
+    pieces = _snapped({y: _joined(spans) for y, spans in sorted(pieces.items())})
     curves = [box for w in sketch.wires for box in labels.strokes([w])]
     out: list[Primitive] = []
     for y in sorted(pieces):
-        runs: list[list[float]] = []
-        for a, b in sorted(pieces[y]):
-            if runs and a <= runs[-1][1] + 0.5:
-                runs[-1][1] = max(runs[-1][1], b)
-            else:
-                runs.append([a, b])
         cuts = sorted((c[0] - 5.0, c[2] + 5.0) for c in curves if c[1] - 3 < y < c[3] + 3)
-        for a, b in runs:
+        for a, b in _joined(pieces[y]):
             for lo, hi in (*cuts, (b, b)):
                 if hi <= a or lo > b:
                     continue
@@ -142,17 +137,28 @@ def _separators(sketch: Sketch, theme: Theme) -> list[Primitive]:
     return out
 
 
-def _snapped(pieces: dict[float, list[tuple[float, float]]]) -> dict[float, list[tuple[float, float]]]:
-    """Pieces that follow each other at almost one height are set at one, the higher."""
-    out: dict[float, list[tuple[float, float]]] = {}
-    for y in sorted(pieces):
-        for a, b in pieces[y]:
-            near = (v for v, spans in out.items() if 0 < y - v <= JOG and any(_follows(s, (a, b)) for s in spans))
+def _joined(spans: Sequence[Run]) -> list[Run]:
+    """Intervals with those that touch made one."""
+    runs: list[Run] = []
+    for a, b in sorted(spans):
+        if runs and a <= runs[-1][1] + 0.5:
+            runs[-1] = (runs[-1][0], max(runs[-1][1], b))
+        else:
+            runs.append((a, b))
+    return runs
+
+
+def _snapped(pieces: dict[float, list[Run]]) -> dict[float, list[Run]]:
+    """Runs (by ascending y) that follow each other at almost one height are set at one, the higher."""
+    out: dict[float, list[Run]] = {}
+    for y, runs in pieces.items():
+        for a, b in runs:
+            near = (v for v, known in out.items() if 0 < y - v <= JOG and any(_follows(k, (a, b)) for k in known))
             out.setdefault(min(near, default=y), []).append((a, b))
     return out
 
 
-def _follows(one: tuple[float, float], other: tuple[float, float]) -> bool:
+def _follows(one: Run, other: Run) -> bool:
     return abs(one[1] - other[0]) < 1.0 or abs(other[1] - one[0]) < 1.0
 
 
