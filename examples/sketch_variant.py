@@ -46,7 +46,8 @@ def verdict(title: str, algorithm: str) -> None:
 def cost(title: str, algorithm: str) -> None:
     """Print what the algorithm costs as written, and in the best schedule."""
     report = ioweave.search(algorithm, capacity=SMEM)
-    assert report.before and report.after
+    assert report.before is not None
+    assert report.after is not None
     before, after = report.before.tally, report.after.tally
     print(
         f"{title}: {ioweave.format_bytes(before.transfers.bytes)} moved as written, "

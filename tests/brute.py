@@ -127,3 +127,49 @@ def least(f: Front, capacity: int) -> int | None:
     fitting = [moved for held, moved in f if held <= capacity]
     return fitting[-1] if fitting else None
 
+
+
+def partitions(
+    units: Sequence[tuple[Box, ...]], outputs: frozenset[str], setting: Setting, sizes_of: Sizes = every_tile
+) -> Callable[[int], int | None]:
+    """The least transfers of every sequence of regions over units, as a function of the capacity.
+
+    Any set of units may be a region, connected or not, and store any of its results that
+    somebody outside reads; what it computes may be computed again in another.
+    """
+    results = [u[-1].name for u in units]
+    reads = [{r.array for b in u for r in b.reads()} for u in units]
+    fronts: list[tuple[frozenset[str], frozenset[str], Front]] = []
+    for chosen in subsets(range(len(units))):
+        if not chosen:
+            continue
+        inside = {results[k] for k in chosen}
+        needs = frozenset(n for k in chosen for n in reads[k] if n in results and n not in inside)
+        useful = [
+            results[k]
+            for k in chosen
+            if results[k] in outputs or any(results[k] in reads[j] for j in range(len(units)) if j not in chosen)
+        ]
+        boxes = tuple(b for k in chosen for b in units[k])
+        for kept in subsets(useful):
+            stored = frozenset(kept)
+            dead = [n for k in chosen if (n := results[k]) not in stored and not any(n in reads[j] for j in chosen)]
+            if kept and not dead:
+                fronts.append((needs, stored, region_front(boxes, stored, setting, sizes_of=sizes_of)))
+
+    def cheapest(capacity: int) -> int | None:
+        best: dict[frozenset[str], int] = {frozenset(): 0}
+        steps = [(needs, stored, h) for needs, stored, f in fronts if (h := least(f, capacity)) is not None]
+        changed = True
+        while changed:
+            changed = False
+            for state, total in list(best.items()):
+                for needs, stored, h in steps:
+                    if needs <= state:
+                        after = state | stored
+                        if total + h < best.get(after, total + h + 1):
+                            best[after] = total + h
+                            changed = True
+        return min((h for state, h in best.items() if outputs <= state), default=None)
+
+    return cheapest

@@ -34,7 +34,7 @@ class Command:
 
 
 def commands(block: str) -> Iterator[Command]:
-    """The commands of a block: lines that begin with ``$`` and go on in lines that begin with ``>``, each with its output."""
+    """The commands of a block: lines with ``$``, going on in lines with ``>``, each with its output."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         text, *shown = part.rstrip("\n").split("\n")
         while shown and shown[0].startswith("> "):
@@ -57,7 +57,7 @@ class Done:
 
 
 def run(command: str, folder: Path) -> Done:
-    """Run a command in ``folder``: one of ``ioweave`` alone in this process, where it starts at once, else in a shell."""
+    """Run a command in ``folder``: one of ``ioweave`` alone in this process, where it starts at once; else a shell."""
     words = list(shlex.shlex(command, posix=True, punctuation_chars=True))
     if words[0] != "ioweave" or any(set(word) <= set("();<>|&") for word in words):
         return _in_shell(command, folder)
@@ -78,7 +78,7 @@ def _in_shell(command: str, folder: Path) -> Done:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     shell = ["bash", "-o", "pipefail", "-c", command]
     environment = {**os.environ, **PLAIN, "PATH": path}
-    done = subprocess.run(shell, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(shell, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from ioweave.derive.rewrites.unfused import unfused
@@ -22,10 +23,11 @@ def svg(value: object) -> str | None:
             return _drawn(value.diagram.name, [value])
         case Found():
             setting = value.after_counts.placed[0].setting
-            return _drawn(value.after.diagram.name, [value.before, value.after], setting.accumulate)
+            return _drawn(value.after.diagram.name, [value.before, value.after], setting.accumulate, [True, True])
         case Report():
             sides = [s.levelled for s in (value.before, value.after) if s is not None and s.levelled is not None]
-            return _drawn(value.algorithm, sides, value.accumulate or "fp32") if sides else None
+            searched = [value.objective is not None] * len(sides)
+            return _drawn(value.algorithm, sides, value.accumulate or "fp32", searched) if sides else None
         case _:
             return None
 
@@ -47,11 +49,13 @@ def text(value: object) -> str | None:
     return write(value).rstrip("\n") if isinstance(value, Report) else None
 
 
-def _drawn(name: str, sides: list[Levelled], accumulate: str = "fp32") -> str | None:
+def _drawn(
+    name: str, sides: list[Levelled], accumulate: str = "fp32", searched: Sequence[bool] = ()
+) -> str | None:
     """The figure, or None where it cannot be counted (a text is shown then)."""
     try:
         values = sides[-1].diagram.values()
-        return draw_levelled(name or "diagram", sides, values, accumulate, "svg").decode()
+        return draw_levelled(name or "diagram", sides, values, accumulate, "svg", searched=searched).decode()
     except (Refused, WeaveError):
         return None
 

@@ -42,6 +42,7 @@ def drawn_report(subject: Subject, target: Target) -> Report:
         machine=target.machine.name,
         levels=target.levels,
         capacity=target.capacity.value,
+        objective=None if subject.levelled is not None else target.objective,
         accumulate=target.accumulate,
         before=make_side(found.before, found.before_counts, values, target),
         after=make_side(after, counts, values, target),

@@ -17,10 +17,9 @@ from ioweave.derive.rewrites.regions import (
     Check,
     boxes_of,
     checked,
+    graph,
     leaving,
-    operands,
     position_of_line,
-    reach,
     rebuilt,
     unchecked,
 )
@@ -66,19 +65,9 @@ def _order(levelled: Levelled, chosen: Sequence[int]) -> list[int]:
 
     Raises Refused where another region needs one of ``chosen`` and is needed by one.
     """
-    needs = operands(levelled)
-    before = reach(chosen, needs) - set(chosen)
-    for k in sorted(before):
-        within = reach([k], needs) & set(chosen)
-        if within:
-            name = levelled.regions[k].name
-            source, sink = levelled.regions[min(within)].name, _reader(levelled, chosen, k, needs)
-            raise Refused(
-                f"the region would not be convex: {name} needs {source} and {sink} needs {name}; "
-                f"take {name} into the region, or leave {sink} out"
-            )
     first, last = chosen[0], chosen[-1]
     between = [k for k in range(first, last) if k not in chosen]
+    before = _needed(levelled, chosen, between) if between else set()
     return [
         *range(first),
         *(k for k in between if k in before),
@@ -88,8 +77,23 @@ def _order(levelled: Levelled, chosen: Sequence[int]) -> list[int]:
     ]
 
 
-def _reader(levelled: Levelled, chosen: Sequence[int], k: int, needs: dict[int, set[int]]) -> str:
-    return next(levelled.regions[c].name for c in chosen if k in reach([c], needs))
+def _needed(levelled: Levelled, chosen: Sequence[int], between: Sequence[int]) -> set[int]:
+    """Those of ``between`` that ``chosen`` need. Raises Refused where one of them needs one of ``chosen``."""
+    import networkx as nx
+
+    needs = graph(levelled)
+    before = {k for c in chosen for k in nx.descendants(needs, c)} & set(between)
+    for k in sorted(before):
+        within = nx.descendants(needs, k) & set(chosen)
+        if within:
+            name = levelled.regions[k].name
+            source = levelled.regions[min(within)].name
+            sink = next(levelled.regions[c].name for c in chosen if nx.has_path(needs, c, k))
+            raise Refused(
+                f"the region would not be convex: {name} needs {source} and {sink} needs {name}; "
+                f"take {name} into the region, or leave {sink} out"
+            )
+    return before
 
 
 def _joined(parts: Sequence[Region]) -> Region:

@@ -31,9 +31,7 @@ from ioweave.hierarchy.levelled import Levelled, Region
 from ioweave.hierarchy.steps import Step, and_list
 
 
-def group(
-    levelled: Levelled, region: str, axis: str, size: int, check: Check = unchecked
-) -> tuple[Levelled, Step]:
+def group(levelled: Levelled, region: str, axis: str, size: int, check: Check = unchecked) -> tuple[Levelled, Step]:
     """Axis component ``axis`` of ``region`` grouped in tiles of ``size``.
 
     The step is ``split`` where a stored member reduces over the axis. Raises Refused for an axis

@@ -16,9 +16,7 @@ from ioweave.hierarchy.levelled import Levelled
 from ioweave.hierarchy.steps import Step, and_list, depth_words
 
 
-def hold(
-    levelled: Levelled, region: str, array: str, depth: int, check: Check = unchecked
-) -> tuple[Levelled, Step]:
+def hold(levelled: Levelled, region: str, array: str, depth: int, check: Check = unchecked) -> tuple[Levelled, Step]:
     """Array ``array`` loaded inside the ``depth`` outermost loops of ``region``; 0 is before all of them.
 
     Raises Refused for an array that the region does not load, one held already, and a depth

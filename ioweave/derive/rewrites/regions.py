@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.diagram import Diagram
@@ -77,26 +78,17 @@ def tile_of(size: int) -> int:
     return size
 
 
-def operands(levelled: Levelled) -> dict[int, set[int]]:
-    """For each region, by position, the regions whose arrays it reads."""
+def graph(levelled: Levelled) -> Any:
+    """The regions, by position, as a networkx graph with an edge from each to every region whose arrays it reads."""
+    import networkx as nx
+
     at = {line: k for k, region in enumerate(levelled.regions) for line in region.lines()}
-    result: dict[int, set[int]] = {k: set() for k in range(len(levelled.regions))}
+    result = nx.DiGraph()
+    result.add_nodes_from(range(len(levelled.regions)))
     for line in levelled.diagram.lines:
         k = at[line.name]
-        result[k] |= {at[r.array] for r in reads(line.expr) if r.array in at} - {k}
+        result.add_edges_from((k, at[r.array]) for r in reads(line.expr) if at.get(r.array, k) != k)
     return result
-
-
-def reach(start: Iterable[int], edges: Mapping[int, set[int]]) -> set[int]:
-    """Everything reached from ``start`` in one step or more."""
-    found: set[int] = set()
-    frontier = [b for a in start for b in edges[a]]
-    while frontier:
-        k = frontier.pop()
-        if k not in found:
-            found.add(k)
-            frontier.extend(edges[k])
-    return found
 
 
 def rebuilt(before: Levelled, diagram: Diagram, regions: Sequence[Region]) -> Levelled:
@@ -145,4 +137,3 @@ def components(names: Mapping[str, tuple[tuple[str, int], ...]], opened: Opened,
         if found:
             (result[axis],) = found
     return result
-

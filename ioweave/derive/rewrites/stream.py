@@ -32,9 +32,7 @@ from ioweave.hierarchy.levelled import Levelled
 from ioweave.hierarchy.steps import Step, and_list
 
 
-def stream(
-    levelled: Levelled, region: str, axis: str, size: int, check: Check = unchecked
-) -> tuple[Levelled, Step]:
+def stream(levelled: Levelled, region: str, axis: str, size: int, check: Check = unchecked) -> tuple[Levelled, Step]:
     """Axis component ``axis`` of ``region`` walked in steps of ``size``, inside the loops there are.
 
     Raises Refused for an axis that no member has, and for one that is streamed already.

@@ -8,6 +8,7 @@ leave out no less.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from ioweave.derive.counting.tiles import Ints, Tiles
 from ioweave.derive.program.build import Shape
 from ioweave.derive.program.program import Program
 from ioweave.derive.search.nests import Basis
-from ioweave.derive.search.relaxed import Bound, memory, split_cells, transfers
+from ioweave.derive.search.relaxed import Bound, memory, refined, split_cells, transfers
 from ioweave.derive.search.tiling import Tiling, Var, candidates, variables
 from ioweave.diagrams.errors import Refused
 
@@ -42,6 +43,7 @@ class _Task:
     basis: Basis
     capacity_bits: int
     align: Mapping[str, int]
+    held_by_terms: bool
 
     def tiles(self, chosen: Mapping[Var, int]) -> Tiles:
         return Tiles(
@@ -51,11 +53,11 @@ class _Task:
         )
 
     def fits(self, chosen: Mapping[Var, int]) -> bool:
-        """Whether the program fits: its terms hold no less than it does."""
+        """Whether the program fits: its terms hold as much as it does, or more."""
         tiles = self.tiles(chosen)
         ring: Ring = numbers(self.basis.setting.sizes, tiles.group, tiles.stream)
-        if int(np.max(bits(self.terms, ring))) <= self.capacity_bits:
-            return True
+        if self.held_by_terms or int(np.max(bits(self.terms, ring))) <= self.capacity_bits:
+            return int(np.max(bits(self.terms, ring))) <= self.capacity_bits
         try:
             survive = trace(self.program, tiles, self.basis.setting)
             return count_memory(self.program, tiles, survive).bytes * 8 <= self.capacity_bits
@@ -84,9 +86,9 @@ def best_counted(
     align: Mapping[str, int],
 ) -> Tiling | None:
     """The least exact transfers up to ``ceiling``; ``exact`` tells whether every candidate was bounded or counted."""
-    task = _Task(program, t, bound, b, capacity_bits, align)
+    task = _Task(program, t, bound, b, capacity_bits, align, _held_by_terms(program, b))
     sizes = b.setting.sizes
-    free, still, uneven = _free(program, t, shape, b.frame.batch)
+    free, still, uneven = _free(program, t, shape, b)
     fixed = {v: min(align.get(v[1], 1), sizes[v[1]]) for v in still}
     options = [_sizes(sizes[a], align.get(a, 1), a in uneven) for _, a in free]
     exact = b.density is None or b.density.anchored
@@ -123,32 +125,40 @@ class _Cells:
         lo = np.zeros((len(self.options), 1), dtype=np.int64)
         hi = np.array([[len(o) - 1] for o in self.options], dtype=np.int64).reshape(len(self.options), 1)
         lo, hi, least = self.bounded(lo, hi)
-        while lo.shape[1]:
+        ready: list[tuple[float, bool, tuple[int, ...]]] = []  # bound, whether it is the closer one, which
+        while True:
             order = np.argsort(least, kind="stable")
             lo, hi, least = lo[:, order], hi[:, order], least[order]
-            single = (lo == hi).all(axis=0)
-            ready = int(np.argmin(single)) if not single.all() else len(single)  # points before any open range
-            for k in range(ready):
-                tiles = {v: int(o[x]) for v, o, x in zip(self.free, self.options, lo[:, k], strict=True)}
-                yield float(least[k]), {**self.fixed, **tiles}
-            lo, hi, least = lo[:, ready:], hi[:, ready:], least[ready:]
-            if not lo.shape[1]:
+            while ready and not (len(least) and least[0] < ready[0][0]):
+                bound, close, index = heapq.heappop(ready)
+                if close:
+                    yield bound, self.tiles(index)
+                    continue
+                closer = refined(self.task.bound, self.task.basis, self.by_axis(np.array(index, dtype=np.int64)))
+                heapq.heappush(ready, (max(bound, closer), True, index))
+            if not len(least):
                 return
-            if lo.shape[1] > CELLS:
+            if len(least) > CELLS:
                 self.cut = True
                 lo, hi, least = lo[:, :CELLS], hi[:, :CELLS], least[:CELLS]
-            n = min(OPENED, lo.shape[1])
-            single = (lo[:, :n] == hi[:, :n]).all(axis=0)
-            keep = np.concatenate([single, np.ones(lo.shape[1] - n, dtype=bool)])
-            new = self.bounded(*split_cells(lo[:, :n], hi[:, :n]))
+            first, last = lo[:, :OPENED], hi[:, :OPENED]
+            single = (first == last).all(axis=0)
+            for index, bound in zip(first[:, single].T.tolist(), least[:OPENED][single], strict=True):
+                heapq.heappush(ready, (float(bound), False, tuple(index)))
+            new = self.bounded(*split_cells(first, last))
             lo, hi, least = (
-                np.concatenate([old[..., keep], x], axis=-1) for old, x in zip((lo, hi, least), new, strict=True)
+                np.concatenate([old[..., OPENED:], x], axis=-1) for old, x in zip((lo, hi, least), new, strict=True)
             )
+
+    def tiles(self, index: tuple[int, ...]) -> dict[Var, int]:
+        """The tiles of one candidate."""
+        return {**self.fixed, **{v: int(o[k]) for v, o, k in zip(self.free, self.options, index, strict=True)}}
 
     def bounded(self, lo: Ints, hi: Ints) -> tuple[Ints, Ints, Any]:
         """The cells that may fit, with their lower bounds."""
         task = self.task
-        held = memory(task.bound, self.by_axis(lo))
+        tiles = self.by_axis(lo)
+        held = memory(task.bound, tiles)
         fits = np.broadcast_to(held <= task.capacity_bits, lo.shape[1:])
         lo, hi = lo[:, fits], hi[:, fits]
         least = np.broadcast_to(transfers(task.bound, task.basis, self.by_axis(hi)), lo.shape[1:])
@@ -173,20 +183,33 @@ def _other_steps(task: _Task, tiles: dict[Var, int], still: Sequence[Var]) -> tu
     return tiles, None
 
 
+def _held_by_terms(program: Program, b: Basis) -> bool:
+    """Whether terms tell exactly what is held: nothing is a union or cut at an edge, and some tile is complete."""
+    pieces = [v.pieces for v in program.variables]
+    return (b.density is None or b.density.anchored) and all(
+        len(p) == 1 and all(span.bare is not None for span in p[0]) for p in pieces
+    )
+
+
 def _free(
-    program: Program, t: Terms, shape: Shape, batch: tuple[str, ...]
+    program: Program, t: Terms, shape: Shape, b: Basis
 ) -> tuple[list[Var], list[Var], frozenset[str]]:
     """Tiles that transfers depend on, those that they do not, and axes whose tiles matter beyond their number."""
     moving, _ = variables(t, shape.group, shape.loops)
     masked = mask_axes(program)
     uneven = set(masked)
+    batch = b.frame.batch
     free = {v for v in moving if v[1] not in batch} | {("group", a) for a in masked if a in shape.group}
     table = {v.name: v for v in program.variables}
     for load in program.loads():
         v = table[load.variable]
         tied = {a for piece in v.pieces for span in piece if span.bare is None for a, _ in span.axes}
         if len(v.pieces) > 1:
-            tied |= {a for piece in v.pieces for span in piece for a, _ in span.axes}
+            reads = [read for _, read in load.reads]
+            if len(v.pieces) > 2 or not b.twins(reads[0], next(r for r in reads if r.index != reads[0].index)):
+                for spans in zip(*v.pieces, strict=True):
+                    if len(set(spans)) > 1:
+                        tied |= {a for span in spans for a, _ in span.axes}
             free |= {("group", a) for a in shape.group} | {("stream", a) for a in shape.loops if a in v.entered}
         uneven |= tied
     every: list[Var] = [*(("group", a) for a in shape.group), *(("stream", a) for a in shape.loops)]
@@ -209,9 +232,14 @@ def _longer_steps(task: _Task, best: Tiling, still: Sequence[Var], batch: tuple[
     for v in still:
         if v[0] != "stream" or v[1] not in rescaled or v[1] in batch:
             continue
-        for step in candidates(task.basis.setting.sizes[v[1]], task.align.get(v[1], 1))[::-1]:
-            longer = {**tiles, v: int(step)}
+        steps = candidates(task.basis.setting.sizes[v[1]], task.align.get(v[1], 1))
+        good, bad = 0, len(steps)  # longer steps hold more, and leave out less
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            longer = {**tiles, v: int(steps[middle])}
             if task.fits(longer) and task.moved(longer) == best.values:
-                tiles = longer
-                break
+                good = middle
+            else:
+                bad = middle
+        tiles[v] = max(tiles[v], int(steps[good]))
     return tiles

@@ -18,7 +18,7 @@ from ioweave.derive.program.program import Program
 from ioweave.derive.program.setting import Setting
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.errors import Refused
-from ioweave.diagrams.expressions import free_axes
+from ioweave.diagrams.expressions import Read, free_axes
 
 GRID = 128  # tiles along each masked axis
 
@@ -27,83 +27,85 @@ GRID = 128  # tiles along each masked axis
 class Density:
     """On a grid of tiles of the masked axes, where every element of an array is surely needed.
 
-    ``needed`` maps an array to a grid of flags; ``weight`` is the share of each tile;
+    ``needed`` maps a read of an array to a grid of flags; ``weight`` is the share of each tile;
     ``anchored`` tells that in every tiling some full tile has nothing removed, so that all that
     may be live at once is.
     """
 
     axes: tuple[str, ...]
-    needed: Mapping[str, Any]
+    needed: Mapping[Read, Any]
     weight: tuple[Any, ...]
     sizes: tuple[int, ...]
     cells: tuple[int, ...]
     anchored: bool
-    _moved: dict[tuple[str, tuple[str, ...], str, int], float] = field(default_factory=dict, compare=False, repr=False)
+    _known: dict[Any, tuple[Any, Any]] = field(default_factory=dict, compare=False, repr=False)
 
-    def share(self, array: str, axes: Sequence[str]) -> float:
-        """The least share of (element, reader) pairs over ``axes`` that must be moved.
-
-        Along masked axes outside ``axes`` one reader that needs the element is enough.
-        """
-        flags = self.needed.get(array)
-        if flags is None:
-            return 0.0
-        for k in reversed(range(len(self.axes))):
-            if self.axes[k] in axes:
-                flags = np.tensordot(flags, self.weight[k], axes=(k, 0))
-            else:
-                flags = flags.max(axis=k)
-        return float(flags)
-
-    def moved(self, array: str, axes: Sequence[str], again: Mapping[str, Any]) -> Any:
-        """How often an array is moved at least, as a multiple of its size.
+    def moved(self, read: Read, axes: Sequence[str], again: Mapping[str, Any]) -> Any:
+        """How often an array is moved at least for one of its reads, as a multiple of what the read touches.
 
         ``axes`` are the masked axes that index it; ``again`` gives the tile sizes (arrays) of
-        masked axes for whose every tile it is loaded again.
+        masked axes for whose every tile it is loaded again. An element that r readers need is
+        in ceil(r / tile) tiles of them at least, so this never rises with a tile.
         """
         if not again:
-            return self.share(array, axes)
-        even: Any = self.share(array, [*axes, *again])
-        for a, t in again.items():
-            even = even * (self.sizes[self.axes.index(a)] / t)
-        if len(again) > 1:
-            return even
-        ((axis, tiles),) = again.items()
-        distinct, back = np.unique(tiles, return_inverse=True)
-        table = np.array([self._of_tile(array, tuple(axes), axis, int(t)) for t in distinct])
-        return np.maximum(even, table[back].reshape(np.shape(tiles)))
+            return self.at(read, axes, {}, {})
+        readers, share = self._readers(read, tuple(axes), tuple(again))
+        tile: Any = 1
+        for t in again.values():
+            tile = tile * t
+        return np.sum(np.ceil(readers / np.asarray(tile)[..., None]) * share, axis=-1)
 
-    def _of_tile(self, array: str, axes: tuple[str, ...], axis: str, tile: int) -> float:
-        """The same for one tile size of one axis: a tile needs what the whole cells inside it need."""
-        key = (array, axes, axis, tile)
-        if key not in self._moved:
-            self._moved[key] = self._union_of_cells(*key)
-        return self._moved[key]
+    def _readers(self, read: Read, axes: tuple[str, ...], again: tuple[str, ...]) -> tuple[Any, Any]:
+        """Numbers of readers along ``again`` that need an element, and the share of elements that so many need."""
+        key = (read, axes, again)
+        if key not in self._known:
+            flags = self.needed.get(read, np.zeros(tuple(len(w) for w in self.weight)))
+            share = np.ones(())
+            for k, a in enumerate(self.axes):
+                if a not in axes and a not in again:
+                    flags = flags.max(axis=k, keepdims=True)
+            for k, a in reversed(list(enumerate(self.axes))):
+                if a in again:
+                    flags = np.rint(np.tensordot(flags, self.weight[k] * self.sizes[k], axes=(k, 0)))
+                elif a in axes:
+                    share = self.weight[k][(..., *[None] * share.ndim)] * share
+                else:
+                    flags = flags.squeeze(axis=k)
+            readers, back = np.unique(flags, return_inverse=True)
+            self._known[key] = readers, np.bincount(back.ravel(), weights=share.ravel(), minlength=len(readers))
+        return self._known[key]
 
-    def _union_of_cells(self, array: str, axes: tuple[str, ...], axis: str, tile: int) -> float:
-        flags = self.needed.get(array)
-        at = self.axes.index(axis)
-        size, cell = self.sizes[at], self.cells[at]
-        if flags is None or tile < cell:
+    def at(self, read: Read, axes: Sequence[str], again: Mapping[str, int], tiled: Mapping[str, int]) -> float:
+        """The same at one tile size per axis, where the axes in ``tiled`` are loaded in whole tiles.
+
+        A tile needs what any element in it needs: all that is in the cells that it touches.
+        Along masked axes in none of these one reader that needs the element is enough.
+        """
+        flags = self.needed.get(read)
+        if flags is None:
             return 0.0
-        order = [at, *(k for k in range(len(self.axes)) if k != at)]
-        flags = np.transpose(flags, order)
-        for place in reversed(range(1, len(order))):
-            if self.axes[order[place]] not in axes:
-                flags = flags.max(axis=place)
-        rest = [k for k in order[1:] if self.axes[k] in axes]
+        shares = list(self.weight)
+        for k, a in enumerate(self.axes):
+            tile = again.get(a, tiled.get(a, 0))
+            if tile >= self.cells[k]:
+                flags, shares[k] = self._joined(flags, k, tile)
+            if a in again:  # tiles within a cell need what the cell needs
+                shares[k] = np.ones(len(shares[k])) if tile >= self.cells[k] else shares[k] * (self.sizes[k] / tile)
+            elif a not in tiled and a not in axes:
+                flags, shares[k] = flags.max(axis=k, keepdims=True), np.ones(1)
+        for share in reversed(shares):
+            flags = flags @ share
+        return float(flags)
+
+    def _joined(self, flags: Any, k: int, tile: int) -> tuple[Any, Any]:
+        """Flags with the cells of each tile of one axis joined, and the share of each tile."""
+        cell, size = self.cells[k], self.sizes[k]
         lo = np.arange(0, size, tile)
         hi = np.minimum(lo + tile, size)
-        first, after = -(-lo // cell), np.where(hi == size, len(flags), hi // cell)
-        some = after > first
-        if not some.any():
-            return 0.0
-        edges = np.stack([first[some], after[some]], axis=1).ravel()
-        padded = np.concatenate([flags, np.zeros_like(flags[:1])])
-        unions = np.maximum.reduceat(padded, edges, axis=0)[::2]
-        for k in reversed(rest):
-            unions = unions @ self.weight[k]
-        return float(unions.sum())
+        edges = np.stack([lo // cell, -(-hi // cell)], axis=1).ravel()
+        edge = np.zeros((*flags.shape[:k], 1, *flags.shape[k + 1 :]))
+        unions = np.maximum.reduceat(np.concatenate([flags, edge], axis=k), edges, axis=k)
+        return unions.take(np.arange(0, len(edges), 2), axis=k), (hi - lo) / size
 
 
 def density(boxes: Sequence[Box], stored: frozenset[str], setting: Setting) -> Density | None:
@@ -122,12 +124,12 @@ def density(boxes: Sequence[Box], stored: frozenset[str], setting: Setting) -> D
     if survive is None or (not axes and _everything(survive)):
         return None
     shape = tuple(t.number(a, True) for a in axes)
-    needed: dict[str, Any] = {}
+    needed: dict[Read, Any] = {}
     order = [survive.entries.columns[a].cell for a in axes]
     for (_, read, _), alive in survive.reads.items():
         flags = np.zeros(shape)
         flags[tuple(order)] = (alive & survive.definite).reshape(-1)[: flags.size] if axes else np.all(alive)
-        needed[read.array] = np.maximum(needed.get(read.array, 0.0), flags)
+        needed[read] = np.maximum(needed.get(read, 0.0), flags)
     weight = []
     for a in axes:
         cells = t.intervals(a, True)
@@ -141,14 +143,17 @@ def _anchored(program: Program, axes: Sequence[str], setting: Setting) -> bool:
 
     In every tiling such an element is in a full tile: no ragged last tile reaches it.
     """
+    if not axes:
+        return False
     places = [sorted({min(k, (setting.sizes[a] - 1) // 2) for k in (0, 1, 2, setting.sizes[a])}) for a in axes]
-    index = np.array(list(product(*places)), dtype=np.int64).T.reshape(len(axes), -1)
+    index = np.array(list(product(*places)), dtype=np.int64).T
     columns = {}
     for a, lo in zip(axes, index, strict=True):
         zero = np.zeros_like(lo)
         columns[a] = Column(lo, lo + 1, zero, zero + setting.sizes[a], lo, zero)
     tiles = Tiles({}, dict.fromkeys(axes, 1), setting.sizes)
-    survive = survival(program, Entries(tuple(axes), columns, np.ones(max(index.shape[1], 1), dtype=np.int64), tiles), setting)
+    ones = np.ones(index.shape[1], dtype=np.int64)
+    survive = survival(program, Entries(tuple(axes), columns, ones, tiles), setting)
     every: Any = True
     for flags in (*survive.reads.values(), *survive.runs.values()):
         every = every & flags

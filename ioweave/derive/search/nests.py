@@ -43,7 +43,7 @@ class Reading:
     or windows of windows may make it smaller.
     """
 
-    array: str
+    read: Read
     bits: int
     axes: Axes
     apart: Axes
@@ -52,6 +52,11 @@ class Reading:
     slot: Slot
     natural: int
     sure: bool
+
+    @property
+    def array(self) -> str:
+        """The array read."""
+        return self.read.array
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +83,10 @@ class Nest:
 
 @dataclass(frozen=True)
 class Part:
-    """A box of the streamed region: its reads of outside arrays, its operands, and what it makes (None: unsure)."""
+    """A box of the streamed region: its reads of outside arrays, and what it makes (None: unsure)."""
 
     box: Box
-    reads: tuple[tuple[str, int, Axes, Axes, Axes, int, bool], ...]
+    reads: tuple[tuple[Read, int, Axes, Axes, Axes, int, bool], ...]  # as in Reading, but for the slot
     result: tuple[int, Axes] | None
 
 
@@ -109,6 +114,26 @@ class Basis:
     def axes(self, names: Sequence[str]) -> Axes:
         """Axes as bits."""
         return sum(1 << k for k, a in enumerate(self.frame.axes) if a in names)
+
+    def names(self, axes: Axes) -> list[str]:
+        """Bits as axes."""
+        return [a for k, a in enumerate(self.frame.axes) if axes >> k & 1]
+
+    def twins(self, one: Read, other: Read) -> bool:
+        """Whether two reads of an array differ in one position alone, where each walks all of it by an axis of its own.
+
+        Their tiles meet in every element once over all pairs of tiles, so the union of what they
+        touch is, summed over those, the sum of both less one array.
+        """
+        if one.array != other.array or self.density is not None:
+            return False
+        apart = [k for k, (f, g) in enumerate(zip(one.index, other.index, strict=True)) if f != g]
+        if len(apart) != 1:
+            return False
+        names = [r.index[apart[0]].bare for r in (one, other)]
+        used = [a for r in (one, other) for f in r.index for a in f.names]
+        size = self.setting.shapes[one.array][apart[0]]
+        return all(a is not None and used.count(a) == 1 and self.setting.sizes[a] == size for a in names)
 
     def nest(self, loops: tuple[str, ...]) -> Nest:
         """The nest of a sequence of loops."""
@@ -149,7 +174,7 @@ def _parts(b: Basis, boxes: Sequence[Box]) -> tuple[Part, ...]:
                 size = prod(b.setting.sizes[a] for a in leading)
                 sure = box.name in faithful and _within(r, b.setting)
                 width = DTYPES[b.setting.dtypes[r.array]].bits
-                reads.append((r.array, width, axes, apart, b.axes(leading), size, sure))
+                reads.append((r, width, axes, apart, b.axes(leading), size, sure))
         own = (DTYPES[held[box.name]].bits, b.axes(box.axes)) if box.name in faithful else None
         result.append(Part(box, tuple(dict.fromkeys(reads)), own))
     return tuple(result)
@@ -212,9 +237,9 @@ def _nest(b: Basis, loops: tuple[str, ...], parts: Sequence[Part]) -> Nest:
     moments: dict[Moment, None] = {}
     for p in parts:
         for slot in slots[p.box.name]:
-            for array, width, axes, apart, tile, size, sure in p.reads:
+            for read, width, axes, apart, tile, size, sure in p.reads:
                 natural = max((k + 1 for k, x in enumerate(bits) if x & axes), default=0)
-                readings.setdefault(Reading(array, width, axes, apart, tile, size, slot, natural, sure))
+                readings.setdefault(Reading(read, width, axes, apart, tile, size, slot, natural, sure))
             live = {n: t for n, around, t in states if around == slot[: len(around)]}
             operands = _operands(p.box, made)
             for name in operands:

@@ -17,8 +17,20 @@ import numpy as np
 from ioweave.derive.counting.tiles import Ints
 from ioweave.derive.program.slots import Slot
 from ioweave.derive.search.nests import Axes, Basis, Nest, Reading
+from ioweave.diagrams.expressions import Read
 
 Sum = Mapping[Axes, int]  # coefficients of products over sets of axes
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A load under masks: the axes that index it, those of which it takes a tile, those for whose tiles it recurs."""
+
+    read: Read
+    axes: Axes
+    tiled: Axes
+    again: Axes
+    size: int
 
 
 @dataclass(frozen=True)
@@ -26,65 +38,74 @@ class Bound:
     """A shape's bound: loads as coefficients of products of numbers of tiles; columns, in bits, of products of tiles.
 
     A column's axes that are whole are multiplied into its coefficients. Under masks ``items``
-    tell the loads apart: array, axes that index it, axes for whose tiles it is loaded again, size.
+    tell the loads apart.
     """
 
     stores: int
     loads: Sum
     columns: tuple[Sum, ...]
     tiled: Axes
-    items: tuple[tuple[str, Axes, Axes, int], ...]
+    items: tuple[Item, ...]
 
 
 @dataclass(frozen=True)
 class Slab:
-    """A load: the slot in which it is made, and the reading that it surely covers."""
+    """A load: the slot in which it is made, and the readings that it covers for sure."""
 
     key: Slot
-    reading: Reading
+    readings: tuple[Reading, ...]
 
 
 def slabs(nest: Nest, hold: Mapping[str, int]) -> list[Slab]:
-    """The loads of a nest under these holds; of several readings in one load, the largest."""
-    found: dict[tuple[str, int, Slot], Reading] = {}
+    """The loads of a nest under these holds."""
+    found: dict[tuple[str, int, Slot], list[Reading]] = {}
     for r in nest.readings:
         depth = _depth(r, hold.get(r.array, r.natural))
         if r.sure:
-            key = (r.array, depth, r.slot[:depth])
-            if key not in found or found[key].size < r.size:
-                found[key] = r
-    return [Slab(key, r) for (_, _, key), r in found.items()]
+            found.setdefault((r.array, depth, r.slot[:depth]), []).append(r)
+    return [Slab(key, tuple(readings)) for (_, _, key), readings in found.items()]
 
 
 def relaxed(b: Basis, nest: Nest, group: Axes, hold: Mapping[str, int], free: Mapping[str, int] | None = None) -> Bound:
     """The bound of a nest, some axes grouped, some arrays held.
 
     Arrays in ``free`` may yet be held as far out as the depth given there: they move as little
-    as where they are, and take as little memory as where they are not.
+    as where they are, and take as little memory as where they are not. Of several readings in
+    one load that counts which surely moves, or holds, most.
     """
     here = slabs(nest, hold)
     moved = slabs(nest, {**hold, **free}) if free else here
     loads: dict[Axes, int] = {}
-    items: list[tuple[str, Axes, Axes, int]] = []
+    items: list[Item] = []
     for s in moved:
-        again = (group | nest.entered(s.key)) & ~s.reading.axes
-        loads[again] = loads.get(again, 0) + s.reading.size
+        inside = group | nest.entered(s.key)
+        r = max(s.readings, key=lambda r: (r.size, b.whole(inside & ~r.axes)))
+        again = inside & ~r.axes
+        loads[again] = loads.get(again, 0) + r.size
+        other = next((x for x in s.readings if b.twins(r.read, x.read)), None)
+        if other is not None:  # two tiles of one axis of the array: both, less what they share
+            for axes, sign in ((other.axes, 1), (r.axes | other.axes, -1)):
+                loads[inside & ~axes] = loads.get(inside & ~axes, 0) + sign * r.size
         if b.density is not None:
-            items.append((s.reading.array, s.reading.axes, again, s.reading.size))
+            items.append(Item(r.read, r.axes, inside & r.axes, again, r.size))
 
     def add(live: dict[Axes, int], bits: int, axes: Axes, entered: Axes) -> None:
         cut = axes & (group | entered)
         live[cut] = live.get(cut, 0) + bits * b.whole(axes & ~cut)
 
-    entered = [nest.entered(s.key) for s in here]
+    slab: list[tuple[Slot, Reading, Axes]] = []
+    for s in here:
+        entered = nest.entered(s.key)
+        r = max(s.readings, key=lambda r: b.whole(r.tile & ~(group | entered)))
+        slab.append((s.key, r, entered))
     columns: list[dict[Axes, int]] = []
     for m in nest.moments:
         live: dict[Axes, int] = {}
         for t in m.live:
             add(live, t.bits, t.axes, t.entered)
-        for s, at in zip(here, entered, strict=True):
-            if m.slot[: len(s.key)] == s.key:
-                add(live, s.reading.bits, s.reading.tile, at)
+        for key, r, entered in slab:
+            if m.slot[: len(key)] == key:
+                add(live, r.bits, r.tile, entered)
         columns.append(live)
     return Bound(b.stores, loads, tuple(_largest(columns)), group | sum(nest.bits), tuple(items))
 
@@ -142,18 +163,37 @@ def _products(factors: Sequence[Any], wanted: set[Axes]) -> dict[Axes, Any]:
 
 def transfers(bound: Bound, b: Basis, tiles: Sequence[Any]) -> Any:
     """Transfers of a bound in values, at tiles per axis (arrays that broadcast)."""
-    counts = _products([-(-n // t) for n, t in zip(b.sizes, tiles, strict=True)], set(bound.loads))
+    trips = [-(-n // t) for n, t in zip(b.sizes, tiles, strict=True)]
     if b.density is None:
+        counts = _products(trips, set(bound.loads))
         return bound.stores + sum(c * counts[a] for a, c in bound.loads.items())
-    names = b.frame.axes
-    hidden = sum(1 << k for k, a in enumerate(names) if a in b.density.axes)
+    hidden = b.axes(b.density.axes)
+    plain = _products(trips, {x.again & ~hidden for x in bound.items})
     total: Any = bound.stores
-    plain = _products([-(-n // t) for n, t in zip(b.sizes, tiles, strict=True)], {x[2] & ~hidden for x in bound.items})
-    for name, axes, again, size in bound.items:
-        index = [a for k, a in enumerate(names) if axes & hidden & 1 << k]
-        repeated = {a: tiles[k] for k, a in enumerate(names) if again & hidden & 1 << k}
-        total = total + size * b.density.moved(name, index, repeated) * plain[again & ~hidden]
+    for x in bound.items:
+        moved = b.density.moved(x.read, b.names(x.axes & hidden), _of(b, x.again & hidden, tiles))
+        total = total + x.size * moved * plain[x.again & ~hidden]
     return total
+
+
+def refined(bound: Bound, b: Basis, tiles: Sequence[Any]) -> float:
+    """Under masks a closer bound of the transfers at one tiling."""
+    if b.density is None:
+        return float(transfers(bound, b, tiles))
+    hidden = b.axes(b.density.axes)
+    trips = [-(-n // int(t)) for n, t in zip(b.sizes, tiles, strict=True)]
+    plain = _products(trips, {x.again & ~hidden for x in bound.items})
+    total = float(bound.stores)
+    for x in bound.items:
+        again = _of(b, x.again & hidden, tiles)
+        moved = b.density.at(x.read, b.names(x.axes & hidden), again, _of(b, x.tiled & hidden, tiles))
+        total += x.size * moved * plain[x.again & ~hidden]
+    return total
+
+
+def _of(b: Basis, axes: Axes, tiles: Sequence[Any]) -> dict[str, Any]:
+    """The tiles of some axes, by name."""
+    return {a: tiles[k] for k, a in enumerate(b.frame.axes) if axes >> k & 1}
 
 
 def memory(bound: Bound, tiles: Sequence[Any]) -> Any:
