@@ -6,7 +6,7 @@ Nothing here is shared with the search but the program and its counts. A *front*
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, combinations, permutations, product
 from typing import Any
 
@@ -126,7 +126,6 @@ def least(f: Front, capacity: int) -> int | None:
     """The least transfers at a capacity in bytes; None where nothing fits."""
     fitting = [moved for held, moved in f if held <= capacity]
     return fitting[-1] if fitting else None
-
 
 
 def partitions(

@@ -35,14 +35,14 @@ from ioweave.hierarchy.notation import parse_levelled
 CASES = sorted((Path(__file__).parent / "cases").glob("*.weave"))
 
 GROUPED = {
-    "attention": 'group={q: 8}, stream={x: 4}',
-    "matmul": 'group={a: 8, c: 4}, stream={b: 2}',
-    "convolution": 'group={b: 1, y: 2, x: 2, o: 4}, stream={c: 2}',
-    "layernorm": 'group={t: 2}, stream={m: 4}',
-    "grouped_query_attention": 'group={k: 1, g: 2, q: 4}, stream={x: 4}',
-    "matmul_chain": 'group={t: 4}, stream={f: 2}',
-    "cross_entropy": 'group={t: 4}, stream={v: 2, m: 4}',
-    "swiglu_mlp": 'group={t: 4}, stream={f: 2}',
+    "attention": "group={q: 8}, stream={x: 4}",
+    "matmul": "group={a: 8, c: 4}, stream={b: 2}",
+    "convolution": "group={b: 1, y: 2, x: 2, o: 4}, stream={c: 2}",
+    "layernorm": "group={t: 2}, stream={m: 4}",
+    "grouped_query_attention": "group={k: 1, g: 2, q: 4}, stream={x: 4}",
+    "matmul_chain": "group={t: 4}, stream={f: 2}",
+    "cross_entropy": "group={t: 4}, stream={v: 2, m: 4}",
+    "swiglu_mlp": "group={t: 4}, stream={f: 2}",
 }
 
 
@@ -165,14 +165,14 @@ def test_windows_stay_products() -> None:
 
 
 def test_tiles_of_two_regions_are_told_apart() -> None:
-    apart = '''q, x, d = 8, 8, 4
+    apart = """q, x, d = 8, 8, 4
 Q[q, d]: fp16
 K[x, d]: fp16
 with level("smem", group={q: 4}, stream={x: 2}):
     S[q, x] = sum[d](Q[q, d] * K[x, d])
 with level("smem", group={q: 2}, stream={x: 2}):
     T[q] = sum[x](S[q, x] * S[q, x])
-'''
+"""
     c = counted(apart)
     assert transfer_formula(c).text == "q*d + q*x*d/g_q_S + 2*q*x + q"
     assert transfer_formula(c.placed[0]).text == "q*d + q*x*d/g_q + q*x"
@@ -214,7 +214,7 @@ def test_cut_and_joined_windows(body: str, transfers: int, bound: bool) -> None:
 
 
 def test_symbols_do_not_clash_with_sizes() -> None:
-    c = counted("q, g_q = 8, 4\nQ[q, g_q]: fp16\nwith level(\"smem\", group={q: 4}):\n    S[q] = sum[g_q](Q[q, g_q])\n")
+    c = counted('q, g_q = 8, 4\nQ[q, g_q]: fp16\nwith level("smem", group={q: 4}):\n    S[q] = sum[g_q](Q[q, g_q])\n')
     memory = whole_agrees(c).memory
     assert memory is not None
     assert memory.text == "g_q_*g_q + g_q_"
@@ -305,4 +305,4 @@ with level("smem", group={a: 8, c: 8}, stream={b: 4}):
     by_name = {s.name: s for s in formula.expression.free_symbols}
     number = formula.expression.subs({by_name[n]: v for n, v in formula.symbols if n in by_name})
     assert number == counts.transfers.values == 36_864
-    assert formula.expression.diff(by_name["g_a"]).subs({s: 8 for s in by_name.values()}) < 0
+    assert formula.expression.diff(by_name["g_a"]).subs(dict.fromkeys(by_name.values(), 8)) < 0

@@ -153,9 +153,7 @@ def test_a_first_region_that_is_not_the_one_that_stores_the_line() -> None:
 
 def test_a_copy_that_is_the_first_reader_of_a_copy() -> None:
     """B is stored by the first, computed again for C by the second, and read by a copy of C in the third."""
-    diagram = parse(
-        "q = 6\nA[q]: fp32\nB[q] = A[q] + 1\nC[q] = B[q] * 2\nD[q] = C[q] - 1\nE[q] = C[q] * 3\nout(D)\n"
-    )
+    diagram = parse("q = 6\nA[q]: fp32\nB[q] = A[q] + 1\nC[q] = B[q] * 2\nD[q] = C[q] - 1\nE[q] = C[q] * 3\nout(D)\n")
     placements = [
         Placement(("B",), frozenset({"B"})),
         Placement(("B", "C", "D"), frozenset({"D"}), {"q": 2}),

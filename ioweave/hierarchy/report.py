@@ -118,6 +118,13 @@ class Side:
             record["seconds"] = self.seconds.to_json()
         return record
 
+    def as_rival(self) -> dict[str, Any]:
+        """As one of ``rivals``."""
+        record = {"regions": [r.to_json() for r in self.regions], "values": self.tally.transfers.values}
+        if self.seconds is not None:
+            record["seconds"] = self.seconds.total.value
+        return record
+
 
 @dataclass(frozen=True, slots=True)
 class NapkinRow:
@@ -292,6 +299,7 @@ class Report:
     derivation: tuple[Step, ...] | None = None
     napkin: NapkinRow | None = None
     bound: BoundRow | None = None
+    rivals: tuple[Side, ...] = ()
     searched: Searched | None = None
     notation: str | None = None
     warnings: tuple[str, ...] = ()
@@ -327,6 +335,7 @@ class Report:
             ("derivation", _rows(self.derivation)),
             ("napkin", self.napkin and self.napkin.to_json()),
             ("bound", self.bound and self.bound.to_json()),
+            ("rivals", [r.as_rival() for r in self.rivals] or None),
             ("searched", self.searched and self.searched.to_json()),
             ("notation", self.notation),
             ("warnings", list(self.warnings)),

@@ -49,9 +49,7 @@ def text(value: object) -> str | None:
     return write(value).rstrip("\n") if isinstance(value, Report) else None
 
 
-def _drawn(
-    name: str, sides: list[Levelled], accumulate: str = "fp32", searched: Sequence[bool] = ()
-) -> str | None:
+def _drawn(name: str, sides: list[Levelled], accumulate: str = "fp32", searched: Sequence[bool] = ()) -> str | None:
     """The figure, or None where it cannot be counted (a text is shown then)."""
     try:
         values = sides[-1].diagram.values()

@@ -169,9 +169,7 @@ def _region(
     return _retiled(shape, values, rng, given)
 
 
-def _depth(
-    array: str, stream: Sequence[str], opened: Opened, lines: Sequence[str], rng: np.random.Generator
-) -> int:
+def _depth(array: str, stream: Sequence[str], opened: Opened, lines: Sequence[str], rng: np.random.Generator) -> int:
     """A depth at which an array may be held: that of its innermost loop, or further out."""
     deepest = len(stream)
     for b in opened.boxes:

@@ -140,9 +140,7 @@ def factors(e: Expr) -> list[Expr]:
     return [e]
 
 
-def reduce(
-    op: str, body: Expr, dims: tuple[int, ...], grid: Grid, read: Reader, known: Known | None = None
-) -> Values:
+def reduce(op: str, body: Expr, dims: tuple[int, ...], grid: Grid, read: Reader, known: Known | None = None) -> Values:
     """``op`` of ``body`` over dimensions of the grid; they are kept with length 1."""
     parts = factors(body)
     if op == "sum" and len(parts) > 1 and (known is None or known(body) is None):

@@ -30,9 +30,7 @@ from ioweave.diagrams.expressions import (
 from ioweave.diagrams.operators import COMPOSITES_THAT_REDUCE, REDUCTIONS
 
 
-def evaluate(
-    diagram: Diagram, values: Mapping[str, int | float], inputs: Mapping[str, Values]
-) -> dict[str, Values]:
+def evaluate(diagram: Diagram, values: Mapping[str, int | float], inputs: Mapping[str, Values]) -> dict[str, Values]:
     """Every line's array by name, from arrays of the inputs.
 
     ``values`` gives every size and constant (`Diagram.values`). Raises KeyError for a missing
@@ -164,5 +162,3 @@ def _cut(part: Values, grid: Grid) -> Values:
         if part.shape[k] > hi - lo:
             index[k] = slice(lo, hi)
     return part[tuple(index)]
-
-

@@ -405,4 +405,3 @@ def _hull(marked: Values) -> tuple[slice, ...]:
         places = np.flatnonzero(marked.any(axis=others))
         block.append(slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0))
     return tuple(block)
-

@@ -71,6 +71,7 @@ def found_report(found: Found, subject: Subject, target: Target, explain: bool =
         derivation=found.steps,
         napkin=napkin_row(found.after_counts, subject, target),
         bound=bound_row(subject, target, found.after_counts.transfers.values),
+        rivals=tuple(make_side(levelled, counts, values, target) for levelled, counts in found.rivals),
         searched=searched(found),
         notation=print_levelled(found.after),
         warnings=tuple(notes),

@@ -9,6 +9,7 @@ leave out no less.
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from ioweave.derive.program.program import Program
 from ioweave.derive.search.nests import Basis
 from ioweave.derive.search.relaxed import Bound, memory, refined, split_cells, transfers
 from ioweave.derive.search.tiling import Tiling, Var, candidates, variables
+from ioweave.diagrams.dtypes import DTYPES
 from ioweave.diagrams.errors import Refused
 
 EVERY = 1 << 13  # an axis of so many tiles or fewer is tried at every size
@@ -35,7 +37,7 @@ COUNTED = 1 << 10  # candidates counted exactly at most
 
 @dataclass(frozen=True)
 class _Task:
-    """One shape, ready to be counted at any tiles."""
+    """One shape, ready to be counted at any tiles; ``narrow`` where values of under a byte are rounded up."""
 
     program: Program
     terms: Terms
@@ -44,6 +46,7 @@ class _Task:
     capacity_bits: int
     align: Mapping[str, int]
     held_by_terms: bool
+    narrow: bool
 
     def tiles(self, chosen: Mapping[Var, int]) -> Tiles:
         return Tiles(
@@ -56,8 +59,9 @@ class _Task:
         """Whether the program fits: its terms hold as much as it does, or more."""
         tiles = self.tiles(chosen)
         ring: Ring = numbers(self.basis.setting.sizes, tiles.group, tiles.stream)
-        if self.held_by_terms or int(np.max(bits(self.terms, ring))) <= self.capacity_bits:
-            return int(np.max(bits(self.terms, ring))) <= self.capacity_bits
+        within = int(np.max(bits(self.terms, ring))) <= self.capacity_bits
+        if not self.narrow and (within or self.held_by_terms):
+            return within
         try:
             survive = trace(self.program, tiles, self.basis.setting)
             return count_memory(self.program, tiles, survive).bytes * 8 <= self.capacity_bits
@@ -84,9 +88,14 @@ def best_counted(
     capacity_bits: int,
     ceiling: float,
     align: Mapping[str, int],
-) -> Tiling | None:
-    """The least exact transfers up to ``ceiling``; ``exact`` tells whether every candidate was bounded or counted."""
-    task = _Task(program, t, bound, b, capacity_bits, align, _held_by_terms(program, b))
+    deadline: float,
+) -> tuple[Tiling | None, bool]:
+    """The least exact transfers up to ``ceiling``; False where not every candidate was bounded or counted.
+
+    ``deadline``, by ``time.monotonic``, ends the search once it has an answer.
+    """
+    narrow = any(DTYPES[v.dtype].bits % 8 for v in program.variables)
+    task = _Task(program, t, bound, b, capacity_bits, align, _held_by_terms(program, b), narrow)
     sizes = b.setting.sizes
     free, still, uneven = _free(program, t, shape, b)
     fixed = {v: min(align.get(v[1], 1), sizes[v[1]]) for v in still}
@@ -98,7 +107,7 @@ def best_counted(
     for counted, (least, tiles) in enumerate(cells.points()):
         if least > ceiling or (best is not None and least >= best.values):
             break
-        if counted == COUNTED:
+        if counted == COUNTED or (best is not None and time.monotonic() > deadline):
             exact = False
             break
         if not task.fits(tiles):
@@ -107,10 +116,11 @@ def best_counted(
         if h is None:
             tiles, h = _other_steps(task, tiles, still)
         if h is not None and h <= ceiling and (best is None or h < best.values):
-            best = Tiling(h, tiles, True)
+            best = Tiling(h, tiles)
+    exact = exact and not cells.cut
     if best is None:
-        return None
-    return Tiling(best.values, _longer_steps(task, best, still, b.frame.batch), exact and not cells.cut)
+        return None, exact
+    return Tiling(best.values, _longer_steps(task, best, still, b.frame.batch)), exact
 
 
 class _Cells:
@@ -191,9 +201,7 @@ def _held_by_terms(program: Program, b: Basis) -> bool:
     )
 
 
-def _free(
-    program: Program, t: Terms, shape: Shape, b: Basis
-) -> tuple[list[Var], list[Var], frozenset[str]]:
+def _free(program: Program, t: Terms, shape: Shape, b: Basis) -> tuple[list[Var], list[Var], frozenset[str]]:
     """Tiles that transfers depend on, those that they do not, and axes whose tiles matter beyond their number."""
     moving, _ = variables(t, shape.group, shape.loops)
     masked = mask_axes(program)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from ioweave.derive.counting.levelled import count
+from ioweave.derive.counting.levelled import Counts, count
 from ioweave.derive.counting.terms import terms
 from ioweave.derive.program.build import Shape, build
 from ioweave.derive.program.setting import Setting
@@ -23,7 +24,7 @@ from ioweave.hierarchy.levelled import Levelled, Region
 from ioweave.hierarchy.machines import Machine
 from ioweave.hierarchy.quantities import format_bytes
 
-PATIENCE = 120.0  # seconds after which a search gives its best so far
+PATIENCE = 40.0  # seconds after which a search gives its best so far
 
 
 def _silent(_: str) -> None:
@@ -58,12 +59,23 @@ def derive(
     setting = Setting.make(opened, values, accumulate)
     limits = Limits(limit, _component_aligns(opened, align or {}))
     units, most, space_of = units_of(diagram, opened)
-    effort = Effort()
-    fitting = _fits(units, opened, setting, limits, lower)
+    effort = Effort(deadline=start + patience)
+    fitting = _fits(units, opened, setting, limits, lower, effort)
     before = baseline(diagram, opened, setting, limits, fitting, (upper, lower))
     space = Space(opened, units, setting, limits, most)
-    found = shortest(space, effort, least_touched(opened, setting), start + patience, watch, fitting)
+    touched = least_touched(opened, setting)
+    found = shortest(space, effort, touched, watch, fitting)
     after, steps = assemble(diagram, [_placement(s) for s in found.schedules], values, accumulate, (upper, lower))
+    after_counts = count(after, values, accumulate)
+    before_counts = count(before, values, accumulate)
+    rivals: tuple[tuple[Levelled, Counts], ...] = ()
+    if after_counts.flops.mma > before_counts.flops.mma and not found.interrupted:
+        once = Space(opened, units, setting, replace(limits, repeats=False), most)
+        other = shortest(once, Effort(deadline=effort.deadline), touched, watch, fitting)
+        placed, _ = assemble(diagram, [_placement(s) for s in other.schedules], values, accumulate, (upper, lower))
+        counts = count(placed, values, accumulate)
+        if counts.flops.mma < after_counts.flops.mma:
+            rivals = ((placed, counts),)
     sentence = (
         f"{space_of}; up to three streamed axes each in every order, every grouping, what is held; every tile size "
         "that changes a number of tiles"
@@ -71,14 +83,15 @@ def derive(
     return Found(
         before,
         after,
-        count(before, values, accumulate),
-        count(after, values, accumulate),
+        before_counts,
+        after_counts,
         steps,
         effort.schedules,
         found.exact,
         sentence,
         time.monotonic() - start,
         found.interrupted,
+        rivals,
     )
 
 
@@ -108,7 +121,7 @@ def _whole_line(opened: Opened, line: str) -> tuple[Unit, frozenset[str]]:
 
 
 def _fits(
-    units: Sequence[Unit], opened: Opened, setting: Setting, limits: Limits, level: str
+    units: Sequence[Unit], opened: Opened, setting: Setting, limits: Limits, level: str, effort: Effort
 ) -> Mapping[str, Schedule]:
     """The best schedule of every line by itself; raises DoesNotFit where a unit fits in no way."""
     lines = list(dict.fromkeys(u.line for u in units))
@@ -116,7 +129,7 @@ def _fits(
     short: dict[str, int] = {}
     for line in lines:
         unit, stored = _whole_line(opened, line)
-        found = best_schedule(line, unit.boxes, stored, setting, limits, Effort())
+        found = best_schedule(line, unit.boxes, stored, setting, limits, effort)
         if found is not None:
             result[line] = found
         else:

@@ -17,7 +17,8 @@ class Found:
     ``before`` has every line in a region of its own with its own best tiles, ``after`` is the
     schedule chosen. ``steps`` lead from the unfused diagram to it. ``schedules`` counts what was
     looked at; ``exact`` says whether ``after`` is the best of the ``space``. ``interrupted`` marks
-    the best found until a deadline or a key stopped the search, after ``seconds``.
+    the best found until a deadline or a key stopped the search, after ``seconds``. Where ``after``
+    runs a contraction more often than ``before``, ``rivals`` holds the best that does not.
     """
 
     before: Levelled
@@ -30,6 +31,7 @@ class Found:
     space: str
     seconds: float
     interrupted: bool = False
+    rivals: tuple[tuple[Levelled, Counts], ...] = field(default=(), repr=False)
 
     _repr_svg_ = display.svg
     _repr_html_ = display.html

@@ -38,9 +38,9 @@ class Tile:
 class Reading:
     """A read of an outside array in one slot.
 
-    ``axes`` index it, those in ``apart`` so that their tiles do not overlap; ``tile`` are axes whose tiles it surely spans, ``size`` the product of
-    their sizes; ``natural`` is its depth where nothing holds it. ``sure`` is False where edges
-    or windows of windows may make it smaller.
+    ``axes`` index it, those in ``apart`` so that their tiles do not overlap; ``tile`` are axes
+    whose tiles it surely spans, ``size`` the product of their sizes; ``natural`` is its depth
+    where nothing holds it. ``sure`` is False where edges or windows of windows may make it smaller.
     """
 
     read: Read
@@ -265,4 +265,3 @@ def _state_depth(box: Box, slot: Slot, loops: Sequence[str]) -> int | None:
         if axis in box.over and t is not None and t % 2 == 0:
             return p
     return None
-

@@ -82,7 +82,8 @@ class Space:
             sum(
                 1 << j
                 for j in range(n)
-                if j != k and (self.operands[k] >> j & 1 or self.operands[j] >> k & 1 or set(self.reads[k]) & set(self.reads[j]))
+                if j != k
+                and (self.operands[k] >> j & 1 or self.operands[j] >> k & 1 or set(self.reads[k]) & set(self.reads[j]))
             )
             for k in range(n)
         ]
@@ -174,15 +175,14 @@ def shortest(
     space: Space,
     effort: Effort,
     touched: Callable[[str, Sequence[Read]], int],
-    deadline: float,
     watch: Callable[[str], None],
     alone: Mapping[str, Schedule],
 ) -> Partition:
     """The cheapest sequence of regions that stores every output.
 
-    ``touched`` gives the least values that reads of an array touch; ``deadline`` is a
-    ``time.monotonic`` after which the best found so far is returned, labelled so; ``watch`` is
-    told what is being searched; ``alone`` has the best schedule of every line by itself, which
+    ``touched`` gives the least values that reads of an array touch; after the deadline of
+    ``effort`` the best found so far is returned, labelled so; ``watch`` is told what is being
+    searched; ``alone`` has the best schedule of every line by itself, which
     is a first answer. Raises DoesNotFit where no partition fits the capacity.
     """
     every, exact = space.candidates()
@@ -203,7 +203,7 @@ def shortest(
             open_ = [c for c in steps if c not in solved]
             if not open_:
                 break
-            if time.monotonic() > deadline:
+            if time.monotonic() > effort.deadline:
                 interrupted = True
                 break
             known = _path(space, {c: cost[c] for c in solved})
@@ -219,11 +219,15 @@ def shortest(
                 cost[c] = found.values
             else:  # nothing up to the ceiling: one more is a bound
                 cost[c] = ceiling + 1
+            if effort.late:
+                interrupted = True
+                break
     except KeyboardInterrupt:
         interrupted = True
     best = _path(space, {c: cost[c] for c in solved})
     if best is None:
         raise KeyboardInterrupt
+    interrupted = interrupted or effort.late
     exact = exact and effort.exact and not interrupted
     return Partition(tuple(solved[c] for c in best[1]), exact, interrupted)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from ioweave.derive.counting.region import count_region
 from ioweave.derive.counting.terms import Terms, bits, numbers, terms
 from ioweave.derive.counting.tiles import Tiles
 from ioweave.derive.program.build import Shape, build
+from ioweave.derive.program.contraction import is_contraction
 from ioweave.derive.program.program import Program
 from ioweave.derive.program.setting import Setting
 from ioweave.derive.search.by_count import best_counted
@@ -20,6 +22,7 @@ from ioweave.derive.search.relaxed import Bound, holdable, possible, relaxed
 from ioweave.derive.search.shapes import frame, groupings, sequences
 from ioweave.derive.search.tiling import Tiling, Var, best_tiles, candidates, enlarge, variables
 from ioweave.diagrams.boxes import Box
+from ioweave.diagrams.dtypes import DTYPES
 from ioweave.diagrams.errors import Refused
 from ioweave.hierarchy.counts import RegionCount
 
@@ -35,7 +38,6 @@ class Schedule:
     stream: Mapping[str, int]
     program: Program
     count: RegionCount
-    exact: bool
 
     @property
     def values(self) -> int:
@@ -56,18 +58,24 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a schedule must keep to: capacity in bytes, and tiles that are multiples."""
+    """What a schedule must keep to: capacity in bytes, and tiles that are multiples.
+
+    Without ``repeats`` no contraction may run again for a tile of an axis that it lacks.
+    """
 
     capacity: int
     align: Mapping[str, int] = field(default_factory=dict)
+    repeats: bool = True
 
 
 @dataclass
 class Effort:
-    """How much was looked at; and whether anything was passed over."""
+    """How much was looked at; whether anything was passed over; when to stop, by ``time.monotonic``."""
 
     schedules: int = 0
     exact: bool = True
+    deadline: float = float("inf")
+    late: bool = False
 
 
 def best_schedule(
@@ -87,8 +95,12 @@ def best_schedule(
     f = frame(boxes, stored)
     b = basis(f, boxes, stored, setting, density(boxes, stored, setting))
     search = _Search(name, b, limits, effort, ceiling)
+    products = [frozenset(x.all_axes) for x in boxes if is_contraction(x)] if not limits.repeats else []
     for loops in sequences(f):
+        if any(_repeats(axes, loops) for axes in products):
+            continue
         for group in groupings(f, loops):
+            group = tuple(a for a in group if all(a in axes for axes in products))
             nest = b.nest(loops)
             search.visit(nest, group, {}, holdable(nest))
     return search.best
@@ -102,11 +114,19 @@ class _Search:
         self.options = {a: candidates(b.setting.sizes[a], limits.align.get(a, 1)) for a in b.frame.axes}
         self.best: Schedule | None = None
 
+    def _late(self) -> bool:
+        """Whether time is up and there is an answer without looking on."""
+        answered = self.best is not None or self.ceiling < float("inf")
+        self.effort.late = self.effort.late or (answered and time.monotonic() > self.effort.deadline)
+        return self.effort.late
+
     def visit(
         self, nest: Nest, group: tuple[str, ...], hold: Mapping[str, int], free: Mapping[str, tuple[int, ...]]
     ) -> None:
         """Every way to hold the arrays in ``free`` beside those in ``hold``."""
         b = self.basis
+        if self._late():
+            return
         self.effort.schedules += 1
         bound = relaxed(b, nest, b.axes(group), hold, {a: depths[0] for a, depths in free.items()})
         simpler = self.best is None or len(nest.loops) + len(hold) <= self.best.complexity
@@ -119,12 +139,18 @@ class _Search:
             self.visit(nest, group, hold, others)
             for depth in free[array]:
                 self.visit(nest, group, {**hold, array: depth}, others)
-        elif not _dominated(b, nest, hold):
+        elif not (self.limits.repeats and _dominated(b, nest, hold)):
             shape = Shape(group, nest.loops, (), tuple(hold.items()))
             found = _expand(self.name, shape, b, bound, self.limits, most, self.effort)
             if found is not None and (self.best is None or found.rank < self.best.rank):
                 self.best = found
                 self.ceiling = min(self.ceiling, found.values)
+
+
+def _repeats(axes: frozenset[str], loops: Sequence[str]) -> bool:
+    """Whether a box with these axes runs again for a loop around those that it walks."""
+    walked = max((p + 1 for p, a in enumerate(loops) if a in axes), default=0)
+    return any(a not in axes for a in loops[:walked])
 
 
 def _dominated(b: Basis, nest: Nest, hold: Mapping[str, int]) -> bool:
@@ -150,19 +176,19 @@ def _expand(
     t = terms(program, setting)
     capacity = limits.capacity * 8
     batch = b.frame.batch
-    if b.density is not None or not t.exact:
-        tiling = best_counted(program, t, bound, b, shape, capacity, ceiling, limits.align)
+    if b.density is not None or not t.exact or any(DTYPES[v.dtype].bits % 8 for v in program.variables):
+        tiling, exact = best_counted(program, t, bound, b, shape, capacity, ceiling, limits.align, effort.deadline)
     else:
-        tiling = best_tiles(t, shape.group, shape.loops, batch, setting.sizes, capacity, ceiling, limits.align)
+        tiling, exact = best_tiles(t, shape.group, shape.loops, batch, setting.sizes, capacity, ceiling, limits.align)
         if tiling is not None:
             tiling = _break_ties(program, t, shape, batch, tiling, setting, capacity, limits)
+    effort.exact = effort.exact and exact
     if tiling is None:
         return None
-    effort.exact = effort.exact and tiling.exact
     group = {a: int(tiling.tiles["group", a]) for a in shape.group}
     stream = {a: int(tiling.tiles["stream", a]) for a in shape.loops}
     count = count_region(program, Tiles(group, stream, setting.sizes), setting)
-    return Schedule(b.boxes, b.stored, shape, group, stream, program, count, tiling.exact)
+    return Schedule(b.boxes, b.stored, shape, group, stream, program, count)
 
 
 def _break_ties(
@@ -177,9 +203,7 @@ def _break_ties(
 ) -> Tiling:
     """Fewer FLOPs at the same transfers: longer steps where a state is rescaled in each."""
     _, still = variables(t, shape.group, shape.loops)
-    rescaled: set[str] = {
-        a for b in program.boxes if b.rescale is not None for a in b.over if a in program.loops
-    }
+    rescaled: set[str] = {a for b in program.boxes if b.rescale is not None for a in b.over if a in program.loops}
     which: list[Var] = [v for v in still if v[0] == "stream" and v[1] in rescaled and v[1] not in batch]
     return enlarge(t, tiling, which, setting.sizes, capacity, limits.align)
 

@@ -103,9 +103,12 @@ def relaxed(b: Basis, nest: Nest, group: Axes, hold: Mapping[str, int], free: Ma
         live: dict[Axes, int] = {}
         for t in m.live:
             add(live, t.bits, t.axes, t.entered)
+        once: set[str] = set()  # held, several loads of one array may become one
         for key, r, entered in slab:
-            if m.slot[: len(key)] == key:
+            if m.slot[: len(key)] == key and r.array not in once:
                 add(live, r.bits, r.tile, entered)
+                if free and r.array in free:
+                    once.add(r.array)
         columns.append(live)
     return Bound(b.stores, loads, tuple(_largest(columns)), group | sum(nest.bits), tuple(items))
 
@@ -205,9 +208,7 @@ def memory(bound: Bound, tiles: Sequence[Any]) -> Any:
     return most
 
 
-def possible(
-    bound: Bound, b: Basis, options: Mapping[str, Ints], capacity_bits: int, ceiling: float
-) -> bool:
+def possible(bound: Bound, b: Basis, options: Mapping[str, Ints], capacity_bits: int, ceiling: float) -> bool:
     """Whether some tiles keep the bound within the capacity and its transfers up to the ceiling.
 
     By bisection of the range of every axis on which transfers depend: the largest tiles of a

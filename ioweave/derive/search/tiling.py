@@ -26,11 +26,10 @@ Var = tuple[str, str]  # ("group" | "stream", axis)
 
 @dataclass(frozen=True)
 class Tiling:
-    """The least transfers of a shape with tile sizes that attain them; ``exact`` if none was passed over."""
+    """The least transfers of a shape with tile sizes that attain them."""
 
     values: int
     tiles: Mapping[Var, int]
-    exact: bool
 
 
 @lru_cache(maxsize=1024)
@@ -83,8 +82,8 @@ def best_tiles(
     capacity_bits: int,
     ceiling: float,
     align: Mapping[str, int],
-) -> Tiling | None:
-    """The least transfers of a shape up to ``ceiling``, or None where there are none."""
+) -> tuple[Tiling | None, bool]:
+    """The least transfers of a shape up to ``ceiling``, or None where there are none; False if any was passed over."""
     moving, still = variables(terms, group, loops)
     still += [v for v in moving if v[1] in batch]
     moving = [v for v in moving if v[1] not in batch]
@@ -93,9 +92,9 @@ def best_tiles(
     if not moving:
         ring = _ring(fixed, sizes)
         if int(bits(terms, ring)) > capacity_bits:
-            return None
+            return None, True
         h = int(transfers(terms, ring))
-        return Tiling(h, fixed, True) if h <= ceiling else None
+        return Tiling(h, fixed) if h <= ceiling else None, True
     return _branch(terms, moving, options, fixed, sizes, capacity_bits, ceiling)
 
 
@@ -107,7 +106,7 @@ def _branch(
     sizes: Mapping[str, int],
     capacity_bits: int,
     ceiling: float,
-) -> Tiling | None:
+) -> tuple[Tiling | None, bool]:
     lo = np.zeros((len(moving), 1), dtype=np.int64)
     hi = np.array([[len(o) - 1] for o in options], dtype=np.int64)
     best: Tiling | None = None
@@ -128,7 +127,7 @@ def _branch(
         k = int(np.argmin(at_low))
         if at_low[k] <= ceiling and (best is None or at_low[k] < best.values):
             tiles = {**fixed, **{v: int(o[i]) for v, o, i in zip(moving, options, lo[:, k], strict=True)}}
-            best = Tiling(int(at_low[k]), tiles, True)
+            best = Tiling(int(at_low[k]), tiles)
             ceiling = best.values
         open_ = (hi > lo).any(axis=0) & (least < (best.values if best else np.inf))
         lo, hi, least = lo[:, open_], hi[:, open_], least[open_]
@@ -139,11 +138,16 @@ def _branch(
         if not lo.shape[1]:
             break
         lo, hi = split_cells(lo, hi)
-    return best if best is None or exact else Tiling(best.values, best.tiles, False)
+    return best, exact
 
 
 def enlarge(
-    terms: Terms, tiling: Tiling, which: list[Var], sizes: Mapping[str, int], capacity_bits: int, align: Mapping[str, int]
+    terms: Terms,
+    tiling: Tiling,
+    which: list[Var],
+    sizes: Mapping[str, int],
+    capacity_bits: int,
+    align: Mapping[str, int],
 ) -> Tiling:
     """The same transfers with larger tiles of ``which``, each as few trips as fit, none larger than its trips need."""
     tiles = dict(tiling.tiles)

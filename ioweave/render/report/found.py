@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ioweave.hierarchy.quantities import format_seconds
-from ioweave.hierarchy.report import Report
+from ioweave.hierarchy.quantities import format_count, format_seconds
+from ioweave.hierarchy.report import Report, Side
 from ioweave.hierarchy.steps import Step
 from ioweave.render.report.words import formula_words, times
 
@@ -48,6 +48,21 @@ def bounds(report: Report) -> Iterator[RenderableType]:
             if because != bound.because and report.after is None:
                 grid.add_row("", Text(f"also {values:,.0f}: {because}", style="dim"))
     yield grid
+
+
+def rival(side: Side, report: Report) -> str:
+    """What a schedule that computes no product twice costs beside the chosen one."""
+    assert report.after is not None
+    mine, other = report.after, side
+    more = other.tally.transfers.values / mine.tally.transfers.values - 1
+    words = (
+        f"the least transfers take some products twice; without that {other.tally.transfers.values:,} values move "
+        f"({100 * more:.2g}% more), with {format_count(other.tally.flops.total)} FLOPs for "
+        f"{format_count(mine.tally.flops.total)}"
+    )
+    if other.seconds is not None and mine.seconds is not None:
+        words += f", in {format_seconds(other.seconds.total.value)} for {format_seconds(mine.seconds.total.value)}"
+    return words
 
 
 def derivation(steps: Sequence[Step]) -> RenderableType:

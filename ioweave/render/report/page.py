@@ -93,6 +93,8 @@ def _sections(report: Report, steps: bool) -> Iterator[RenderableType]:
         yield tables.sides(report)
         yield tables.formulas(report.after)
         yield tables.regions(report.after.regions)
+    for rival in report.rivals:
+        yield under("rival", Text(found.rival(rival, report)), tables.regions(rival.regions))
     if report.napkin is not None or report.bound is not None:
         yield Group(*found.bounds(report))
     if report.streaming is not None and report.after is None:
