@@ -18,7 +18,7 @@ from ioweave.derive.execution.reference import evaluate
 from ioweave.diagrams import algebra
 
 CATALOGUE = resources.files("ioweave.diagrams") / "catalogue"
-DOC = Path(__file__).parent.parent / "docs" / "tutorial-algebra.md"
+DOC = Path(__file__).parent.parent / "docs" / "algebra.md"
 NAMES = sorted(f.name.removesuffix(".weave") for f in CATALOGUE.iterdir() if f.name.endswith(".weave"))
 
 

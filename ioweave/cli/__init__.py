@@ -41,7 +41,8 @@ def run(arguments: Sequence[str]) -> int:
 def _answer(arguments: Sequence[str]) -> Answer:
     from ioweave.cli.app import app
 
-    result = app(list(arguments), prog_name="ioweave", standalone_mode=False)
+    # without a word the help is the answer
+    result = app(list(arguments) or ["--help"], prog_name="ioweave", standalone_mode=False)
     if isinstance(result, Answer):
         return result
     return Answer("", result if isinstance(result, int) else DONE)

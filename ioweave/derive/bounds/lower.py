@@ -11,7 +11,7 @@ from typing import Any
 from ioweave.derive.bounds.needed import Scope, compulsory, is_whole, masked, scope
 from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.dtypes import DTYPES
-from ioweave.diagrams.expressions import Apply, Expr, Read, children, reads
+from ioweave.diagrams.expressions import Apply, Expr, Read, children, is_predicate_of_indices, reads, walk
 from ioweave.diagrams.operators import CASTS
 
 SOURCE = "Smith, Lowery, Langou and van de Geijn 2019, arXiv 1702.02017"
@@ -62,11 +62,20 @@ def bound(opened: Opened, sizes: Mapping[str, int | float], capacity_bytes: floa
         least.values,
         least.bytes,
         f"compulsory: every input element that is needed and every output element crosses once ({moved})",
-        ("masks by loaded values remove no load",),
+        ("masks by loaded values remove no load",) if _chooses_by_data(opened) else (),
     )
     candidates = (first, *contractions(opened, where, capacity_bytes))
     best = max(candidates, key=lambda c: c.values)
     return Bound(best.values, max(c.bytes for c in candidates), best.because, best.assumes, candidates)
+
+
+def _chooses_by_data(opened: Opened) -> bool:
+    """Whether a box takes one of two values by a condition on loaded ones."""
+    return any(
+        isinstance(node, Apply) and node.op == "where" and not is_predicate_of_indices(node.args[0])
+        for box in opened.boxes
+        for node in walk(box.body)
+    )
 
 
 def contractions(opened: Opened, where: Scope, capacity_bytes: float) -> Iterator[Candidate]:

@@ -59,14 +59,19 @@ def occurrences(boxes: Sequence[Box], loops: Sequence[str], stored: frozenset[st
     """
     made = {b.name: b for b in boxes}
     early = times(boxes, loops)
+    enters: dict[str, list[bool]] = {}
+    for b in boxes:
+        enters[b.name] = inside(b, loops, made, early, enters)
+    own = {name: _at(early[name], row) for name, row in enters.items()}
     wanted: dict[str, dict[Slot, None]] = {b.name: {} for b in boxes}
     for name in stored:
         if name in made:
-            wanted[name].setdefault(_slot(made[name], early[name], loops, made, early))
+            wanted[name].setdefault(own[name])
     for b in reversed(boxes):
+        operands = _operands(b, made)
         for slot in tuple(wanted[b.name]):
-            for array, plain in _operands(b, made):
-                wanted[array].setdefault(context(made[array], plain, slot, loops, made, early))
+            for array, plain in operands:
+                wanted[array].setdefault(_context(made[array], plain, slot, loops, own[array]))
     return {name: tuple(sorted(slots, key=_order)) for name, slots in wanted.items()}
 
 
@@ -74,10 +79,23 @@ def _order(slot: Slot) -> tuple[int, ...]:
     return tuple(-1 if t is None else t for t in slot)
 
 
-def inside(b: Box, loops: Sequence[str], made: dict[str, Box], early: dict[str, tuple[int, ...]]) -> list[bool]:
-    """For each loop, whether the box runs inside it (walks it, a loop further in, or an operand's)."""
+def inside(
+    b: Box,
+    loops: Sequence[str],
+    made: dict[str, Box],
+    early: dict[str, tuple[int, ...]],
+    known: dict[str, list[bool]] | None = None,
+) -> list[bool]:
+    """For each loop, whether the box runs inside it (walks it, a loop further in, or an operand's).
+
+    ``known`` may hold the answers for its operands.
+    """
     t = early[b.name]
     result = []
+
+    def row(name: str) -> list[bool]:
+        return known[name] if known is not None else inside(made[name], loops, made, early)
+
     for p, axis in enumerate(loops):
         if t[p] % 2:
             result.append(False)
@@ -88,7 +106,7 @@ def inside(b: Box, loops: Sequence[str], made: dict[str, Box], early: dict[str, 
         )
         if not deeper:
             deeper = any(
-                not (plain and axis in made[o].over) and inside(made[o], loops, made, early)[p]
+                not (plain and axis in made[o].over) and row(o)[p]
                 for o, plain in _operands(b, made)
                 if not (after_outer and axis not in made[o].all_axes)
             )
@@ -96,12 +114,9 @@ def inside(b: Box, loops: Sequence[str], made: dict[str, Box], early: dict[str, 
     return result
 
 
-def _slot(
-    b: Box, t: tuple[int, ...], loops: Sequence[str], made: dict[str, Box], early: dict[str, tuple[int, ...]]
-) -> Slot:
-    return tuple(
-        x if x % 2 else (x if enters else None) for x, enters in zip(t, inside(b, loops, made, early), strict=True)
-    )
+def _at(t: tuple[int, ...], enters: Sequence[bool]) -> Slot:
+    """The slot of a box that runs at these times, in the loops that it enters."""
+    return tuple(x if x % 2 else (x if e else None) for x, e in zip(t, enters, strict=True))
 
 
 def context(
@@ -113,7 +128,10 @@ def context(
     early: dict[str, tuple[int, ...]],
 ) -> Slot:
     """The slot in which operand ``o`` must run to serve a reader at ``reader``."""
-    own = _slot(o, early[o.name], loops, made, early)
+    return _context(o, plain, reader, loops, _at(early[o.name], inside(o, loops, made, early)))
+
+
+def _context(o: Box, plain: bool, reader: Slot, loops: Sequence[str], own: Slot) -> Slot:
     slot: list[int | None] = []
     finished = False
     for p, axis in enumerate(loops):

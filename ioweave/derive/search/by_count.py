@@ -25,11 +25,10 @@ from ioweave.derive.program.build import Shape
 from ioweave.derive.program.program import Program
 from ioweave.derive.search.nests import Basis
 from ioweave.derive.search.relaxed import Bound, memory, refined, split_cells, transfers
-from ioweave.derive.search.tiling import Tiling, Var, candidates, variables
+from ioweave.derive.search.tiling import EVERY, Tiling, Var, candidates, every_size, variables
 from ioweave.diagrams.dtypes import DTYPES
 from ioweave.diagrams.errors import Refused
 
-EVERY = 1 << 13  # an axis of so many tiles or fewer is tried at every size
 CELLS = 1 << 18  # ranges of candidates open at once at most
 OPENED = 1 << 8  # ranges halved at a time
 COUNTED = 1 << 10  # candidates counted exactly at most
@@ -99,7 +98,7 @@ def best_counted(
     sizes = b.setting.sizes
     free, still, uneven = _free(program, t, shape, b)
     fixed = {v: min(align.get(v[1], 1), sizes[v[1]]) for v in still}
-    options = [_sizes(sizes[a], align.get(a, 1), a in uneven) for _, a in free]
+    options = [(every_size if a in uneven else candidates)(sizes[a], align.get(a, 1)) for _, a in free]
     exact = b.density is None or b.density.anchored
     exact = exact and all(sizes[a] <= EVERY for _, a in free if a in uneven)
     cells = _Cells(task, fixed, free, options)
@@ -223,14 +222,6 @@ def _free(program: Program, t: Terms, shape: Shape, b: Basis) -> tuple[list[Var]
     every: list[Var] = [*(("group", a) for a in shape.group), *(("stream", a) for a in shape.loops)]
     mine = [v for v in every if v in free and v[1] not in batch]
     return mine, [v for v in every if v not in mine], frozenset(uneven)
-
-
-def _sizes(size: int, align: int, every: bool) -> Ints:
-    """Tile sizes to try: all, or those that change the number of tiles."""
-    if not every or size > EVERY:
-        return candidates(size, align)
-    tiles = np.arange(min(align, size), size + 1, align, dtype=np.int64)
-    return tiles if size in tiles else np.append(tiles, size)
 
 
 def _longer_steps(task: _Task, best: Tiling, still: Sequence[Var], batch: tuple[str, ...]) -> dict[Var, int]:

@@ -38,6 +38,7 @@ class Density:
     sizes: tuple[int, ...]
     cells: tuple[int, ...]
     anchored: bool
+    _found: dict[Any, float] = field(default_factory=dict, compare=False, repr=False)
     _known: dict[Any, tuple[Any, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     def moved(self, read: Read, axes: Sequence[str], again: Mapping[str, Any]) -> Any:
@@ -81,6 +82,13 @@ class Density:
         A tile needs what any element in it needs: all that is in the cells that it touches.
         Along masked axes in none of these one reader that needs the element is enough.
         """
+        tiled = {a: t for a, t in tiled.items() if t >= self.cells[self.axes.index(a)]}  # others join nothing
+        key = (read, tuple(axes), tuple(again.items()), tuple(tiled.items()))
+        if key not in self._found:
+            self._found[key] = self._at(read, axes, again, tiled)
+        return self._found[key]
+
+    def _at(self, read: Read, axes: Sequence[str], again: Mapping[str, int], tiled: Mapping[str, int]) -> float:
         flags = self.needed.get(read)
         if flags is None:
             return 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 from ioweave.derive.program.held import held_dtypes
@@ -76,6 +77,11 @@ class Nest:
     readings: tuple[Reading, ...]
     moments: tuple[Moment, ...]
 
+    @cached_property
+    def arrays(self) -> tuple[str, ...]:
+        """The arrays that are read."""
+        return tuple(dict.fromkeys(r.array for r in self.readings))
+
     def entered(self, slot: Slot) -> Axes:
         """The loops that are inside a slot, or a part of one."""
         return sum(x for x, t in zip(self.bits, slot, strict=False) if t is not None and t % 2 == 0)
@@ -83,10 +89,15 @@ class Nest:
 
 @dataclass(frozen=True)
 class Part:
-    """A box of the streamed region: its reads of outside arrays, and what it makes (None: unsure)."""
+    """A box of the streamed region: its reads of outside arrays, the boxes it reads, what it makes (None: unsure).
+
+    ``takes`` tells that the result may take over the bytes of an operand.
+    """
 
     box: Box
     reads: tuple[tuple[Read, int, Axes, Axes, Axes, int, bool], ...]  # as in Reading, but for the slot
+    operands: tuple[str, ...]
+    takes: bool
     result: tuple[int, Axes] | None
 
 
@@ -176,7 +187,9 @@ def _parts(b: Basis, boxes: Sequence[Box]) -> tuple[Part, ...]:
                 width = DTYPES[b.setting.dtypes[r.array]].bits
                 reads.append((r, width, axes, apart, b.axes(leading), size, sure))
         own = (DTYPES[held[box.name]].bits, b.axes(box.axes)) if box.name in faithful else None
-        result.append(Part(box, tuple(dict.fromkeys(reads)), own))
+        operands = tuple(dict.fromkeys(source(r.array) for r in box.reads() if source(r.array) in made))
+        takes = box.reduction is None and any(set(made[n].axes) == set(box.axes) for n in operands)
+        result.append(Part(box, tuple(reads), operands, takes, own))
     return tuple(result)
 
 
@@ -221,7 +234,6 @@ def _within(r: Read, setting: Setting) -> bool:
 
 def _nest(b: Basis, loops: tuple[str, ...], parts: Sequence[Part]) -> Nest:
     boxes = [p.box for p in parts]
-    made = {x.name: x for x in boxes}
     slots = occurrences(boxes, loops, b.stored)
     bits = tuple(b.axes([a]) for a in loops)
     every = sum(bits)
@@ -233,29 +245,22 @@ def _nest(b: Basis, loops: tuple[str, ...], parts: Sequence[Part]) -> Nest:
             depth = _state_depth(p.box, slot, loops)
             if depth is not None and p.result is not None:
                 states.append((p.box.name, slot[: depth + 1], Tile(*p.result, shape.entered(slot[:depth]))))
-    readings: dict[Reading, None] = {}
-    moments: dict[Moment, None] = {}
+    readings: list[Reading] = []
+    moments: list[Moment] = []
     for p in parts:
         for slot in slots[p.box.name]:
             for read, width, axes, apart, tile, size, sure in p.reads:
                 natural = max((k + 1 for k, x in enumerate(bits) if x & axes), default=0)
-                readings.setdefault(Reading(read, width, axes, apart, tile, size, slot, natural, sure))
+                readings.append(Reading(read, width, axes, apart, tile, size, slot, natural, sure))
             live = {n: t for n, around, t in states if around == slot[: len(around)]}
-            operands = _operands(p.box, made)
-            for name in operands:
+            for name in p.operands:
                 result = results[name]
                 if name not in live and result is not None:
                     live[name] = Tile(*result, every)
-            takes = p.box.reduction is None and any(set(made[n].axes) == set(p.box.axes) for n in operands)
-            if p.box.name not in live and p.result is not None and not takes:
+            if p.box.name not in live and p.result is not None and not p.takes:
                 live[p.box.name] = Tile(*p.result, shape.entered(slot))
-            moments.setdefault(Moment(slot, tuple(live.values())))
+            moments.append(Moment(slot, tuple(live.values())))
     return Nest(loops, bits, tuple(readings), tuple(moments))
-
-
-def _operands(box: Box, made: Mapping[str, Box]) -> list[str]:
-    """The boxes whose results a box reads."""
-    return list(dict.fromkeys(source(r.array) for r in box.reads() if source(r.array) in made))
 
 
 def _state_depth(box: Box, slot: Slot, loops: Sequence[str]) -> int | None:

@@ -20,7 +20,7 @@ from ioweave.derive.search.density import density
 from ioweave.derive.search.nests import Basis, Nest, basis
 from ioweave.derive.search.relaxed import Bound, holdable, possible, relaxed
 from ioweave.derive.search.shapes import frame, groupings, sequences
-from ioweave.derive.search.tiling import Tiling, Var, best_tiles, candidates, enlarge, variables
+from ioweave.derive.search.tiling import Tiling, Var, best_tiles, candidates, enlarge, every_size, variables
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.dtypes import DTYPES
 from ioweave.diagrams.errors import Refused
@@ -101,8 +101,7 @@ def best_schedule(
             continue
         for group in groupings(f, loops):
             group = tuple(a for a in group if all(a in axes for axes in products))
-            nest = b.nest(loops)
-            search.visit(nest, group, {}, holdable(nest))
+            search.visit(b.nest(loops), group, {})
     return search.best
 
 
@@ -111,29 +110,44 @@ class _Search:
 
     def __init__(self, name: str, b: Basis, limits: Limits, effort: Effort, ceiling: float) -> None:
         self.name, self.basis, self.limits, self.effort, self.ceiling = name, b, limits, effort, ceiling
-        self.options = {a: candidates(b.setting.sizes[a], limits.align.get(a, 1)) for a in b.frame.axes}
+        masked = b.density.axes if b.density is not None else ()
+        self.options = {
+            a: (every_size if a in masked else candidates)(b.setting.sizes[a], limits.align.get(a, 1))
+            for a in b.frame.axes
+        }
+        self.hint: list[int] | None = None
         self.best: Schedule | None = None
 
     def _late(self) -> bool:
         """Whether time is up and there is an answer without looking on."""
         answered = self.best is not None or self.ceiling < float("inf")
-        self.effort.late = self.effort.late or (answered and time.monotonic() > self.effort.deadline)
-        return self.effort.late
+        late = answered and time.monotonic() > self.effort.deadline
+        self.effort.late = self.effort.late or late
+        return late
 
     def visit(
-        self, nest: Nest, group: tuple[str, ...], hold: Mapping[str, int], free: Mapping[str, tuple[int, ...]]
+        self,
+        nest: Nest,
+        group: tuple[str, ...],
+        hold: Mapping[str, int],
+        free: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
-        """Every way to hold the arrays in ``free`` beside those in ``hold``."""
+        """Every way to hold the arrays in ``free`` (None: any) beside those in ``hold``."""
         b = self.basis
         if self._late():
             return
         self.effort.schedules += 1
-        bound = relaxed(b, nest, b.axes(group), hold, {a: depths[0] for a, depths in free.items()})
+        early = dict.fromkeys(nest.arrays, 0) if free is None else {a: depths[0] for a, depths in free.items()}
+        bound = relaxed(b, nest, b.axes(group), hold, early)
         simpler = self.best is None or len(nest.loops) + len(hold) <= self.best.complexity
         most = self.ceiling if simpler else self.ceiling - 1
-        if not possible(bound, b, self.options, self.limits.capacity * 8, most):
+        hint = possible(bound, b, self.options, self.limits.capacity * 8, most, self.hint)
+        if hint is None:
             return
-        if free:
+        self.hint = hint
+        if free is None:
+            self.visit(nest, group, hold, holdable(nest))
+        elif free:
             array, *rest = free
             others = {a: free[a] for a in rest}
             self.visit(nest, group, hold, others)

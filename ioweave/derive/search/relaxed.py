@@ -19,6 +19,8 @@ from ioweave.derive.program.slots import Slot
 from ioweave.derive.search.nests import Axes, Basis, Nest, Reading
 from ioweave.diagrams.expressions import Read
 
+FEW = 64  # cells that NumPy takes as long for as for one
+
 Sum = Mapping[Axes, int]  # coefficients of products over sets of axes
 
 
@@ -208,48 +210,62 @@ def memory(bound: Bound, tiles: Sequence[Any]) -> Any:
     return most
 
 
-def possible(bound: Bound, b: Basis, options: Mapping[str, Ints], capacity_bits: int, ceiling: float) -> bool:
-    """Whether some tiles keep the bound within the capacity and its transfers up to the ceiling.
+def possible(
+    bound: Bound,
+    b: Basis,
+    options: Mapping[str, Ints],
+    capacity_bits: int,
+    ceiling: float,
+    hint: Sequence[int] | None = None,
+) -> list[int] | None:
+    """Tiles per axis that keep the bound within the capacity and its transfers up to the ceiling, or None.
 
     By bisection of the range of every axis on which transfers depend: the largest tiles of a
-    cell move least, its smallest hold least.
+    cell move least, its smallest hold least. ``hint`` is tried first.
     """
     axes = b.frame.axes
+    smallest: list[int] = [int(options[a][0]) if bound.tiled >> k & 1 else b.sizes[k] for k, a in enumerate(axes)]
+    if hint is not None:
+        tiles = [int(t) if bound.tiled >> k & 1 else b.sizes[k] for k, t in enumerate(hint)]
+        if transfers(bound, b, tiles) <= ceiling and memory(bound, tiles) <= capacity_bits:
+            return tiles
     moving = [k for k in range(len(axes)) if any(a >> k & 1 for a in bound.loads) and axes[k] not in b.frame.batch]
-    smallest: list[Any] = [options[a][0] if bound.tiled >> k & 1 else b.sizes[k] for k, a in enumerate(axes)]
+    top = _largest_alone(bound, moving, smallest, [options[a] for a in axes], capacity_bits)
+    if top is None:
+        return None
+    largest = list(smallest)
+    for k, last in zip(moving, top, strict=True):
+        largest[k] = int(options[axes[k]][last])
+    if transfers(bound, b, largest) > ceiling:
+        return None
 
     def at(index: Ints) -> list[Any]:
-        tiles = list(smallest)
+        tiles: list[Any] = list(smallest)
         for k, row in zip(moving, index, strict=True):
             tiles[k] = options[axes[k]][row]
         return tiles
 
-    top = _largest_alone(bound, moving, [int(t) for t in smallest], [options[a] for a in axes], capacity_bits)
-    if top is None:
-        return False
-    tiles = list(smallest)
-    for k, (last,) in zip(moving, top, strict=True):
-        tiles[k] = int(options[axes[k]][last])
-    if transfers(bound, b, tiles) > ceiling:
-        return False
     lo = np.zeros((len(moving), 1), dtype=np.int64)
     hi = np.array(top, dtype=np.int64).reshape(len(moving), 1)
     while lo.shape[1]:
         within = np.broadcast_to(transfers(bound, b, at(hi)) <= ceiling, lo.shape[1:])
         lo, hi = lo[:, within], hi[:, within]
         if not lo.shape[1]:
-            return False
+            return None
         fits = np.broadcast_to(memory(bound, at(lo)) <= capacity_bits, lo.shape[1:])
         lo, hi = lo[:, fits], hi[:, fits]
-        if np.any(np.broadcast_to(transfers(bound, b, at(lo)) <= ceiling, lo.shape[1:])):
-            return bool(lo.shape[1])
+        good = np.flatnonzero(np.broadcast_to(transfers(bound, b, at(lo)) <= ceiling, lo.shape[1:]))
+        if len(good):
+            return [int(t) for t in at(lo[:, good[0]])]
         lo, hi = split_cells(lo, hi)
-    return False
+        if lo.shape[1] < FEW:  # so few cost as much as twice as many
+            lo, hi = split_cells(lo, hi, points=True)
+    return None
 
 
 def _largest_alone(
     bound: Bound, moving: Sequence[int], smallest: Sequence[int], options: Sequence[Ints], capacity_bits: int
-) -> list[list[int]] | None:
+) -> list[int] | None:
     """For each axis the last of its tiles that fits while all others are at their smallest; None where none does."""
     room = [capacity_bits - sum(_times(c, a, smallest, -1) for a, c in column.items()) for column in bound.columns]
     if min(room, default=0) < 0:
@@ -261,8 +277,7 @@ def _largest_alone(
             slope = sum(_times(c, a, smallest, k) for a, c in column.items() if a >> k & 1)
             if slope:
                 largest = min(largest, smallest[k] + left // slope)
-        last = bisect_right(options[k], largest) - 1
-        top.append([last])
+        top.append(bisect_right(options[k], largest) - 1)
     return top
 
 
@@ -277,16 +292,17 @@ def _times(coefficient: int, axes: Axes, tiles: Sequence[int], leave_out: int) -
     return coefficient
 
 
-def split_cells(lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
-    """Every cell halved along its longest range; cells of one point are dropped."""
+def split_cells(lo: Ints, hi: Ints, points: bool = False) -> tuple[Ints, Ints]:
+    """Every cell halved along its longest range; cells of one point are dropped, unless ``points`` are kept."""
     open_ = (hi > lo).any(axis=0)
+    single = lo[:, ~open_] if points else lo[:, :0]
     lo, hi = lo[:, open_], hi[:, open_]
     if not lo.shape[1]:
-        return lo, hi
+        return single, single
     widest = np.argmax(hi - lo, axis=0)
     cells = np.arange(lo.shape[1])
     middle = (lo[widest, cells] + hi[widest, cells]) // 2
     left_hi, right_lo = hi.copy(), lo.copy()
     left_hi[widest, cells] = middle
     right_lo[widest, cells] = middle + 1
-    return np.concatenate([lo, right_lo], axis=1), np.concatenate([left_hi, hi], axis=1)
+    return np.concatenate([lo, right_lo, single], axis=1), np.concatenate([left_hi, hi, single], axis=1)

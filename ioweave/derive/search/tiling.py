@@ -19,6 +19,7 @@ from ioweave.derive.counting.terms import Terms, bits, numbers, transfers
 from ioweave.derive.counting.tiles import Ints
 from ioweave.derive.search.relaxed import split_cells
 
+EVERY = 1 << 13  # an axis of so many tiles or fewer may be tried at every size
 CELLS = 1 << 18  # more cells at once than this are cut to the most promising, and the answer says so
 
 Var = tuple[str, str]  # ("group" | "stream", axis)
@@ -43,6 +44,15 @@ def candidates(size: int, align: int = 1) -> Ints:
     if align > 1:
         tiles = np.unique(np.minimum(-(-tiles // align) * align, size))
     return tiles.astype(np.int64)
+
+
+@lru_cache(maxsize=1024)
+def every_size(size: int, align: int = 1) -> Ints:
+    """Every tile size, ascending: multiples of ``align``, and the whole axis; of a long axis as `candidates`."""
+    if size > EVERY:
+        return candidates(size, align)
+    tiles = np.arange(min(align, size), size + 1, align, dtype=np.int64)
+    return tiles if tiles[-1] == size else np.append(tiles, size)
 
 
 def variables(terms: Terms, group: tuple[str, ...], loops: tuple[str, ...]) -> tuple[list[Var], list[Var]]:
