@@ -1,6 +1,6 @@
 """How long derivations take in the process: the median of three runs each, cold start apart.
 
-    python benchmarks/derive.py [NAME ...]
+python benchmarks/derive.py [NAME ...]
 """
 
 from __future__ import annotations

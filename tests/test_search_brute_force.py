@@ -72,7 +72,7 @@ A[q]: fp16
 B[x]: fp16
 P[q] = sum[x](where(x <= q, A[q] * B[x], 0))
 """
-BANDED = """q, x, d = 5, 5, 2
+BANDED = """q, x, d = 4, 4, 2
 A[q]: fp16
 B[x, d]: fp16
 P[q, d] = sum[x](where(abs(q - x) <= 1, A[q] * B[x, d], 0))
@@ -87,6 +87,15 @@ A[i, d]: fp16
 B[x, d]: fp16
 N[i, d] = A[i, d] * 2
 S[q, x] = sum[d](N[q, d] * B[x, d])
+"""
+SOFTMAX = """q, x = 3, 3
+S[q, x]: fp16
+P[q, x] = softmax[x](S[q, x])
+"""
+NARROW = """q, x, d = 3, 4, 3
+A[q, d]: fp4
+B[x, d]: fp4
+S[q, x]: fp4 = sum[d](A[q, d] * B[x, d])
 """
 
 SMALL: dict[str, tuple[str, dict[str, int | float], str]] = {
@@ -111,6 +120,7 @@ SMALL: dict[str, tuple[str, dict[str, int | float], str]] = {
     "banded": (BANDED, {}, "same"),
     "blocked": (BLOCKED, {}, "same"),
     "renamed": (RENAMED, {}, "same"),
+    "softmax": (SOFTMAX, {}, "fp32"),
 }
 
 
@@ -147,7 +157,14 @@ def test_a_region_is_searched_exactly(case: str) -> None:
             assert counted(found.program, tiles, setting) == (found.count.memory.bytes, found.values)
 
 
-@pytest.mark.parametrize("case", ["matmul", "layernorm", "rmsnorm_matmul", "matmul_chain", "renamed", "masked"])
+def test_values_of_half_a_byte_are_rounded_up() -> None:
+    boxes, stored, setting = region_of(NARROW, {}, "same")
+    for capacity in range(2, 24):
+        found = best_schedule("region", boxes, stored, setting, Limits(capacity), Effort())
+        assert found is None or found.count.memory.bytes <= capacity
+
+
+@pytest.mark.parametrize("case", ["matmul", "layernorm", "matmul_chain", "renamed", "masked", "softmax"])
 def test_partitions_are_searched_exactly(case: str) -> None:
     what, sizes, accumulate = SMALL[case]
     d = diagram_of(what)

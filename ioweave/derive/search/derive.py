@@ -77,8 +77,8 @@ def derive(
         if counts.flops.mma < after_counts.flops.mma:
             rivals = ((placed, counts),)
     sentence = (
-        f"{space_of}; up to three streamed axes each in every order, every grouping, what is held; every tile size "
-        "that changes a number of tiles"
+        f"{space_of}; up to three streamed axes each in every order, every grouping, an axis grouped or streamed "
+        "but not both, what is held; every tile size"
     )
     return Found(
         before,

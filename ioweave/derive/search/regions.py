@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -92,8 +93,8 @@ def best_schedule(
     Exact on the space of `ioweave.derive.search.shapes`, ties by `Schedule.rank`.
     """
     boxes = tuple(boxes)
-    f = frame(boxes, stored)
-    b = basis(f, boxes, stored, setting, density(boxes, stored, setting))
+    b = _basis(boxes, stored, setting)
+    f = b.frame
     search = _Search(name, b, limits, effort, ceiling)
     products = [frozenset(x.all_axes) for x in boxes if is_contraction(x)] if not limits.repeats else []
     for loops in sequences(f):
@@ -103,6 +104,12 @@ def best_schedule(
             group = tuple(a for a in group if all(a in axes for axes in products))
             search.visit(b.nest(loops), group, {})
     return search.best
+
+
+@lru_cache(maxsize=128)
+def _basis(boxes: tuple[Box, ...], stored: frozenset[str], setting: Setting) -> Basis:
+    """The basis of a region, kept for searches with other limits."""
+    return basis(frame(boxes, stored), boxes, stored, setting, density(boxes, stored, setting))
 
 
 class _Search:
