@@ -69,11 +69,13 @@ def derive(
     after_counts = count(after, values, accumulate)
     before_counts = count(before, values, accumulate)
     rivals: tuple[tuple[Levelled, Counts], ...] = ()
-    if after_counts.flops.mma > before_counts.flops.mma and not found.interrupted:
+    stopped = found.interrupted
+    if after_counts.flops.mma > before_counts.flops.mma and not stopped:  # a product is taken twice: what if not?
         once = Space(opened, units, setting, replace(limits, repeats=False), most)
         other = shortest(once, Effort(deadline=effort.deadline), touched, watch, fitting)
         placed, _ = assemble(diagram, [_placement(s) for s in other.schedules], values, accumulate, (upper, lower))
         counts = count(placed, values, accumulate)
+        stopped = other.interrupted
         if counts.flops.mma < after_counts.flops.mma:
             rivals = ((placed, counts),)
     sentence = (
@@ -90,7 +92,7 @@ def derive(
         found.exact,
         sentence,
         time.monotonic() - start,
-        found.interrupted,
+        stopped,
         rivals,
     )
 
