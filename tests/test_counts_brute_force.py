@@ -141,3 +141,17 @@ def test_execution_moves_holds_and_computes_what_is_counted(family: Callable[[Dr
         for accumulate in ("same", "fp32"):
             for checked in check(levelled, sizes={}, seed=seed, accumulate=accumulate):
                 assert checked.row.passed, checked.row.because
+
+
+def test_a_mask_over_too_many_tiles_is_refused_not_misjudged() -> None:
+    text = """
+x = {}
+X[x]: fp16
+with level("smem", group={{x: {}}}):
+    Y[x] = where(x < 750000, X[x], 0)
+"""
+    coarse = parse_levelled(text.format(1_500_000, 2), "mask")
+    assert count(coarse, coarse.diagram.values(), "same").transfers.loads == {"X": 750_000}
+    fine = parse_levelled(text.format(1_500_000, 1), "mask")
+    with pytest.raises(Refused, match="1,500,000 tiles of x are tied by a mask"):
+        count(fine, fine.diagram.values(), "same")

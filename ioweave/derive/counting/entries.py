@@ -14,10 +14,10 @@ import numpy as np
 
 from ioweave.derive.counting.lengths import Bounds
 from ioweave.derive.counting.predicates import Atom
-from ioweave.derive.counting.tiles import Ints, Tiles, cut
+from ioweave.derive.counting.tiles import ENUMERATED, Ints, Tiles
 from ioweave.diagrams.errors import Refused
 
-LISTED = 1 << 21  # more entries than this are never listed
+LISTED = ENUMERATED  # more entries than this are never listed; up to it every axis has each tile by itself
 FEW = 1 << 12  # so many are listed without a thought; above, intervals are tried first
 
 
@@ -120,7 +120,7 @@ def list_entries(axes: Sequence[str], tiles: Tiles, atoms: Sequence[Atom] | None
         return _listed(axes, tiles)
     if len(axes) == 2 and atoms is not None:
         for row, run in sorted((axes, axes[::-1]), key=lambda rr: counts[rr[0]]):
-            if counts[row] * 40 <= min(total, 4 * LISTED) and not (run in tiles.group and run in tiles.stream):
+            if counts[row] * 40 <= min(total, 8 * LISTED) and not (run in tiles.group and run in tiles.stream):
                 return _by_runs(row, run, tiles, atoms)
     if total <= LISTED:
         return _listed(axes, tiles)
@@ -200,6 +200,3 @@ def _thresholds(atom: Atom, row: str, run: str, rows: Column) -> list[Ints]:
             out.append(value * divisor - add)
             out.append((value + 1) * divisor - add)
     return out
-
-
-__all__ = ["Column", "Entries", "cut", "list_entries"]

@@ -237,6 +237,3 @@ def least_memory(t: Terms, shape: Shape, setting: Setting, align: Mapping[str, i
         {a: min(align.get(a, 1), setting.sizes[a]) for a in shape.loops},
     )
     return -(-int(np.max(bits(t, ring))) // 8)
-
-
-__all__ = ["Effort", "Limits", "Schedule", "best_schedule", "least_memory"]
