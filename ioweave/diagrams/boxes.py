@@ -21,8 +21,9 @@ class Box:
 
     Only in streamed plans (`ioweave.derive.streaming`): a box with ``running`` accumulates over
     a streamed axis. While the loop runs, its value so far is read as ``name~`` and the value
-    before the present step as ``name~old``; after the loop as ``name``. ``rescale`` names the
-    box of the factor that multiplies (sum) or shifts (max, min) its old value in each step.
+    before the present step as ``name~old``; after the loop as ``name``. In each step
+    ``name~ = rescale * (name~old + recentre) + terms`` for a sum: ``rescale`` names the box of a
+    factor that multiplies its old value, ``recentre`` that of a summand added to it first.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Box:
     line: str
     running: bool = False
     rescale: str | None = None
+    recentre: str | None = None
 
     @property
     def all_axes(self) -> tuple[str, ...]:
