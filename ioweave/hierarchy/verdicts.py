@@ -30,6 +30,93 @@ class StateEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class CascadeRow:
+    """One reduction over the axis: what it computes, what it waits for, and the repair found for it.
+
+    ``formula`` is the reduction as written; ``needs`` names the reductions over the axis whose
+    results its terms depend on; ``accumulators`` are the parts of the state that carry it;
+    ``identity`` is the equation over the reals that justifies the repair, or empty; ``run`` is the
+    pass in which it is finished.
+    """
+
+    name: str
+    formula: str
+    needs: tuple[str, ...]
+    repair: str
+    accumulators: tuple[str, ...]
+    identity: str
+    run: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as a record."""
+        return {
+            "name": self.name,
+            "formula": self.formula,
+            "needs": list(self.needs),
+            "repair": self.repair,
+            "accumulators": list(self.accumulators),
+            "identity": self.identity,
+            "pass": self.run,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One plan on the Pareto list: fewer passes against less state and less traffic.
+
+    ``state_values`` is measured as in `Verdict`; ``loads`` counts the values read along the axis
+    in all passes, each array once in each pass that reads it, other axes whole.
+    """
+
+    passes: int
+    state_values: int
+    state_bytes: int
+    loads: int
+    state: tuple[str, ...]
+    how: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as a record."""
+        return {
+            "passes": self.passes,
+            "state_values": self.state_values,
+            "state_bytes": self.state_bytes,
+            "loads": self.loads,
+            "state": list(self.state),
+            "how": self.how,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One execution of the plan beside the reference: sizes, lengths of steps, pieces merged, largest error.
+
+    ``steps`` are the lengths of the successive steps along the axis, in order; ``parts`` how many
+    pieces of the axis were streamed apart and merged; ``data`` says how inputs were drawn.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+    steps: tuple[int, ...]
+    parts: int
+    data: str
+    seed: int
+    error: float
+    passed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The trial as a record."""
+        return {
+            "axes": dict(self.axes),
+            "steps": list(self.steps),
+            "parts": self.parts,
+            "data": self.data,
+            "seed": self.seed,
+            "error": self.error,
+            "passed": self.passed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """A plan, or a refusal, for streaming ``axis`` through a whole diagram.
 
@@ -37,6 +124,11 @@ class Verdict:
     parts share and the other axes whole; None where sizes were not given. ``whole`` has the axes
     that must be whole in an instance. ``head``, ``body`` and ``tail`` are formulas for people;
     ``refusal`` names the reduction that stops a single pass, ``nearest`` a change that would not.
+    ``cascade`` has the reductions over the axis with their repairs, ``kept`` what is kept from one
+    pass to the next, ``commutative`` whether partial states may be merged in any order, ``least`` why
+    no fewer passes do, ``safe`` how overflow is kept away, ``warnings`` what rounding may cost,
+    ``plans`` the Pareto list where passes, state and traffic trade, ``trials`` the executions that
+    the plan has passed.
     """
 
     axis: str
@@ -56,6 +148,14 @@ class Verdict:
     assumes: tuple[str, ...] = ()
     refusal: str | None = None
     nearest: str | None = None
+    cascade: tuple[CascadeRow, ...] = ()
+    kept: tuple[str, ...] = ()
+    commutative: bool = True
+    least: str | None = None
+    safe: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    plans: tuple[Alternative, ...] = ()
+    trials: tuple[Trial, ...] = ()
 
     @property
     def streams(self) -> bool:
@@ -80,6 +180,14 @@ class Verdict:
             "assumes": list(self.assumes),
             "refusal": self.refusal,
             "nearest": self.nearest,
+            "cascade": [row.to_json() for row in self.cascade],
+            "kept": list(self.kept),
+            "commutative": self.commutative,
+            "least": self.least,
+            "safe": list(self.safe),
+            "warnings": list(self.warnings),
+            "plans": [plan.to_json() for plan in self.plans],
+            "trials": [trial.to_json() for trial in self.trials],
         }
         counts = {"state_values": self.state_values, "state_bytes": self.state_bytes}
         return record | {name: value for name, value in counts.items() if value is not None}
