@@ -10,7 +10,7 @@ from ioweave.derive.program.life import with_lives
 from ioweave.derive.program.order import within_lines
 from ioweave.derive.program.program import Column, Load, Loop, Program, Role, Store, Variable
 from ioweave.derive.program.setting import Setting
-from ioweave.derive.program.slots import Slot, context, occurrences, times
+from ioweave.derive.program.slots import Slot, context, corrections, occurrences, references, times
 from ioweave.derive.program.spans import Span, bare, demands, of_form
 from ioweave.derive.program.split import (
     merge_setting,
@@ -19,7 +19,6 @@ from ioweave.derive.program.split import (
     without_steps,
 )
 from ioweave.derive.streaming.merge import merge_states, state_name
-from ioweave.derive.streaming.repair import repair
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import OLD, Box, source
 from ioweave.diagrams.errors import Refused
@@ -44,7 +43,7 @@ def build(name: str, boxes: Sequence[Box], stored: frozenset[str], shape: Shape,
     """
     boxes = tuple(boxes)
     streamed = frozenset((*shape.loops, *shape.split)) & {a for b in boxes for a in b.over}
-    plan = repair(boxes, streamed, stored, setting.facts)
+    plan = setting.plan(boxes, streamed, stored)
     inner, outer = split_boxes(plan.boxes, shape.split, stored)
     _check_stored(inner, outer, stored, shape)
     if not shape.split:
@@ -98,7 +97,7 @@ def _outer(outer: Sequence[Box]) -> set[str]:
 
 
 def _wanted(outer: Sequence[Box], stored: frozenset[str], boxes: Sequence[Box]) -> frozenset[str]:
-    """Split reductions that the merge needs: read by its boxes, stored, or referred to by a rescaling."""
+    """Split reductions that the merge needs: read by its boxes, stored, or what a correction of one follows."""
     made = {b.name: b for b in boxes}
     wanted = set(stored) | {source(r.array) for b in outer for r in b.reads()}
     frontier = list(wanted)
@@ -106,8 +105,7 @@ def _wanted(outer: Sequence[Box], stored: frozenset[str], boxes: Sequence[Box]) 
         b = made.get(frontier.pop())
         if b is None:
             continue
-        refs = [source(r.array) for r in made[b.rescale].reads()] if b.rescale else []
-        for r in refs:
+        for r in (o.name for name in corrections(b) for o in references(name, made)):
             if r not in wanted:
                 wanted.add(r)
                 frontier.append(r)
@@ -139,11 +137,9 @@ def _instance(
     return _Builder(name, within_lines(boxes), stored, shape, setting, label, line).program()
 
 
-def rescale_read(box: Box, made: Mapping[str, Box]) -> tuple[Read, ...]:
-    """The read of the factor that rescales a running box, if it has one."""
-    if box.rescale is None:
-        return ()
-    return (Read(box.rescale, tuple(Affine.axis(a) for a in made[box.rescale].axes)),)
+def correction_reads(box: Box, made: Mapping[str, Box]) -> tuple[Read, ...]:
+    """The reads of what recentres and rescales a running box, if anything does."""
+    return tuple(Read(n, tuple(Affine.axis(a) for a in made[n].axes)) for n in corrections(box))
 
 
 class _Builder:
@@ -165,6 +161,7 @@ class _Builder:
         self.loops = shape.loops
         self.early = times(boxes, self.loops)
         self.slots = occurrences(boxes, self.loops, stored)
+        self.boxes = tuple(b for b in boxes if self.slots[b.name])  # a merge may make alone what an instance could
         tiled = frozenset((*shape.group, *shape.loops))
         self.spans = demands(boxes, stored, tiled, setting.sizes)
         self.held = held_dtypes(boxes, setting.accumulate)
@@ -246,7 +243,7 @@ class _Builder:
             name, box.name, "value" if state is None else "state", self.held[box.name], self.spans[box.name], entered
         )
         sources: list[tuple[Read, str]] = []
-        for read in (*box.reads(), *rescale_read(box, self.made)):
+        for read in (*box.reads(), *correction_reads(box, self.made)):
             base = source(read.array)
             if base not in self.made:
                 sources.append((read, loads[box.name, read, slot]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ioweave.derive.program.slots import corrections
 from ioweave.diagrams.boxes import Box, source
 
 
@@ -16,7 +17,7 @@ def within_lines(boxes: Sequence[Box]) -> tuple[Box, ...]:
     made = {b.name: b for b in boxes}
     needs = {
         b.name: {source(r.array) for r in b.reads() if source(r.array) in made and source(r.array) != b.name}
-        | ({b.rescale} if b.rescale else set())
+        | set(corrections(b))
         for b in boxes
     }
     result: list[Box] = []

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ioweave.diagrams.boxes import Opened, base_name
+from ioweave.derive.streaming.plan import Plan
+from ioweave.derive.streaming.repair import repair
+from ioweave.diagrams.boxes import Box, Opened, base_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,3 +40,7 @@ class Setting:
         dtypes = {i.name: i.dtype for i in opened.inputs} | {b.name: b.dtype for b in opened.boxes}
         facts = {i.name: i.fact for i in opened.inputs if i.fact is not None}
         return Setting(opened, sizes, values, shapes, dtypes, facts, accumulate)
+
+    def plan(self, boxes: tuple[Box, ...], streamed: frozenset[str], stored: frozenset[str]) -> Plan:
+        """The prover's plan for boxes of the diagram at these sizes."""
+        return repair(boxes, streamed, stored, self.facts, self.constants, self.accumulate)

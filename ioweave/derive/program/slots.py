@@ -8,7 +8,7 @@ loops, outermost first, with None for a loop that the box does not enter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ioweave.diagrams.boxes import Box, source
 
@@ -47,9 +47,26 @@ def _operands(b: Box, made: dict[str, Box]) -> list[tuple[str, bool]]:
         name = source(r.array)
         if name in made and name != b.name:
             out.setdefault((name, name == r.array))
-    if b.rescale is not None:
-        out.setdefault((b.rescale, True))
+    for name in corrections(b):
+        out.setdefault((name, True))
     return list(out)
+
+
+def corrections(b: Box) -> tuple[str, ...]:
+    """The boxes by which every step corrects the old value of a running box: what is added, then what multiplies."""
+    return tuple(name for name in (b.recentre, b.rescale) if name is not None)
+
+
+def references(name: str, made: Mapping[str, Box]) -> tuple[Box, ...]:
+    """The running boxes that a correction follows, read by it or by the maps that it reads."""
+    found: dict[str, Box] = {}
+    for r in made[name].reads():
+        o = made.get(source(r.array))
+        if o is None:
+            continue
+        inner = (o,) if o.reduction is not None else references(o.name, made)
+        found.update({b.name: b for b in inner})
+    return tuple(found.values())
 
 
 def occurrences(boxes: Sequence[Box], loops: Sequence[str], stored: frozenset[str]) -> dict[str, tuple[Slot, ...]]:

@@ -58,7 +58,7 @@ def with_operands(inner: Sequence[Box], outer: Sequence[Box], at_hand: frozenset
 
 
 def without_steps(boxes: Sequence[Box], loops: Sequence[str]) -> tuple[Box, ...]:
-    """The boxes of an instance, where reductions that no loop walks are whole: nothing to rescale or to carry on."""
+    """The boxes of an instance, where reductions that no loop walks are whole: nothing to correct or to carry on."""
     whole = {b.name for b in boxes if b.running and not any(a in loops for a in b.over)}
     if not whole:
         return tuple(boxes)
@@ -73,7 +73,7 @@ def without_steps(boxes: Sequence[Box], loops: Sequence[str]) -> tuple[Box, ...]
         if any(r.array.endswith(OLD) and source(r.array) in whole for r in b.reads()):
             continue
         b = replace(b, body=transform(b.body, finished))
-        result.append(replace(b, running=False, rescale=None) if b.name in whole else b)
+        result.append(replace(b, running=False, rescale=None, recentre=None) if b.name in whole else b)
     return tuple(result)
 
 

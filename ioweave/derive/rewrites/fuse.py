@@ -49,7 +49,7 @@ def fuse(levelled: Levelled, lines: Sequence[str], check: Check = unchecked) -> 
     opened = open_diagram(after.diagram)
     joined = next(r for r in after.regions if r.name == joined.name)
     for axis, _ in joined.group:
-        legal_group(opened, joined, axis)
+        legal_group(levelled, opened, joined, axis)
     step = Step(
         "fuse",
         _because(levelled, parts, opened, joined),

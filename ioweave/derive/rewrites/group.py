@@ -15,15 +15,14 @@ from ioweave.derive.rewrites.regions import (
     axis_of,
     boxes_of,
     checked,
-    facts_of,
     leaving,
+    plan_of,
     position,
     tile_of,
     unchecked,
 )
 from ioweave.derive.streaming.merge import merge_text
 from ioweave.derive.streaming.plan import Plan
-from ioweave.derive.streaming.repair import repair
 from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.errors import Refused
 from ioweave.diagrams.opening import open_diagram
@@ -45,7 +44,7 @@ def group(levelled: Levelled, region: str, axis: str, size: int, check: Check = 
     tile_of(size)
     if axis in dict(before.group):
         raise Refused(f"{axis} is grouped in tiles of {dict(before.group)[axis]} already")
-    plan = legal_group(opened, before, axis)
+    plan = legal_group(levelled, opened, before, axis)
     after = levelled.with_region(at, replace(before, group=(*before.group, (axis, size)), implicit=False))
     if plan is None:
         step = Step("group", _because(opened, before, axis), region, axis, size)
@@ -54,7 +53,7 @@ def group(levelled: Levelled, region: str, axis: str, size: int, check: Check = 
     return checked(after, region, check), step
 
 
-def legal_group(opened: Opened, region: Region, axis: str) -> Plan | None:
+def legal_group(levelled: Levelled, opened: Opened, region: Region, axis: str) -> Plan | None:
     """The plan whose states are merged where a stored member reduces over ``axis``; None where none does.
 
     Raises Refused where the axis cannot be grouped.
@@ -79,7 +78,7 @@ def legal_group(opened: Opened, region: Region, axis: str) -> Plan | None:
         split = split or b.name in late
     if not split:
         return None
-    plan = repair(boxes, frozenset({axis}), stored, facts_of(opened))
+    plan = plan_of(levelled, boxes, axis, stored)
     if plan.passes > 1:
         why = "; ".join(f"{r.reduction}: {r.reason}" for r in plan.refusals) or "a later pass needs finished results"
         raise Refused(f"{region.name} over {axis} takes {plan.passes} passes, so partial states have no merge ({why})")

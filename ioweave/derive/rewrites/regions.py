@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ioweave.derive.streaming.plan import Plan
+from ioweave.derive.streaming.repair import repair
 from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.diagram import Diagram
 from ioweave.diagrams.errors import Refused
@@ -58,9 +60,11 @@ def leaving(opened: Opened, boxes: Iterable[Box]) -> frozenset[str]:
     return frozenset(n for n in names if n in read or n in opened.outputs)
 
 
-def facts_of(opened: Opened) -> dict[str, tuple[str, float]]:
-    """The declared facts of inputs, as the prover takes them."""
-    return {i.name: i.fact for i in opened.inputs if i.fact is not None}
+def plan_of(levelled: Levelled, boxes: tuple[Box, ...], axis: str, stored: frozenset[str]) -> Plan:
+    """The prover's plan for an axis of boxes of a levelled diagram, at the diagram's own sizes."""
+    diagram = levelled.diagram
+    facts = {i.name: i.fact for i in diagram.inputs if i.fact is not None}
+    return repair(boxes, frozenset({axis}), stored, facts, diagram.values())
 
 
 def axis_of(opened: Opened, region: Region, axis: str) -> str:

@@ -16,14 +16,13 @@ from ioweave.derive.rewrites.regions import (
     axis_of,
     boxes_of,
     checked,
-    facts_of,
     leaving,
+    plan_of,
     position,
     tile_of,
     unchecked,
 )
 from ioweave.derive.streaming.plan import Plan
-from ioweave.derive.streaming.repair import repair
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.errors import Refused
 from ioweave.diagrams.opening import open_diagram
@@ -46,7 +45,7 @@ def stream(levelled: Levelled, region: str, axis: str, size: int, check: Check =
         raise Refused(f"{axis} is streamed in steps of {dict(before.stream)[axis]} already")
     after = levelled.with_region(at, replace(before, stream=(*before.stream, (axis, size)), implicit=False))
     boxes = boxes_of(opened, before)
-    plan = repair(boxes, frozenset({axis}), leaving(opened, boxes), facts_of(opened))
+    plan = plan_of(levelled, boxes, axis, leaving(opened, boxes))
     step = Step("stream", _because(plan, axis, opened.outputs), region, axis, size, _identity(plan))
     return checked(after, region, check), step
 
@@ -81,6 +80,9 @@ def _follows(plan: Plan) -> str:
     said = ""
     if rescaled:
         said += f", each step multiplying {and_list(rescaled)} by the change of what they are relative to"
+    recentred = [b.name for b in plan.state if b.recentre is not None]
+    if recentred:
+        said += f", {and_list(recentred)} about running means, each step adding what their change makes of the old value"
     shifted = [r.accumulator for r in plan.repairs if r.kind == "shift"]
     if shifted:
         said += f", {and_list(shifted)} taken without a shift that the tail puts back"

@@ -23,6 +23,7 @@ from ioweave.derive.counting.terms import Ring, Terms, bits, numbers
 from ioweave.derive.counting.tiles import Ints, Tiles
 from ioweave.derive.program.build import Shape
 from ioweave.derive.program.program import Program
+from ioweave.derive.program.slots import corrections
 from ioweave.derive.search.nests import Basis
 from ioweave.derive.search.relaxed import Bound, memory, refined, split_cells, transfers
 from ioweave.derive.search.tiling import EVERY, Tiling, Var, candidates, every_size, variables
@@ -225,8 +226,8 @@ def _free(program: Program, t: Terms, shape: Shape, b: Basis) -> tuple[list[Var]
 
 
 def _longer_steps(task: _Task, best: Tiling, still: Sequence[Var], batch: tuple[str, ...]) -> dict[Var, int]:
-    """Steps that are longer at the same transfers, where a state is rescaled in each: fewer FLOPs."""
-    rescaled = {a for box in task.program.boxes if box.rescale is not None for a in box.over}
+    """Steps that are longer at the same transfers, where a state is corrected in each: fewer FLOPs."""
+    rescaled = {a for box in task.program.boxes if corrections(box) for a in box.over}
     tiles = dict(best.tiles)
     for v in still:
         if v[0] != "stream" or v[1] not in rescaled or v[1] in batch:

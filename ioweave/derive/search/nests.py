@@ -17,7 +17,6 @@ from ioweave.derive.program.setting import Setting
 from ioweave.derive.program.slots import Slot, occurrences
 from ioweave.derive.search.density import Density
 from ioweave.derive.search.shapes import Frame
-from ioweave.derive.streaming.repair import repair
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box, source
 from ioweave.diagrams.dtypes import DTYPES
@@ -155,7 +154,7 @@ class Basis:
 
     def _streamed(self, streamed: frozenset[str]) -> tuple[Part, ...]:
         if streamed not in self._parts:
-            plan = repair(self.boxes, streamed, self.stored, self.setting.facts)
+            plan = self.setting.plan(self.boxes, streamed, self.stored)
             self._parts[streamed] = _parts(self, plan.boxes)
         return self._parts[streamed]
 

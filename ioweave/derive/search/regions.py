@@ -16,6 +16,7 @@ from ioweave.derive.program.build import Shape, build
 from ioweave.derive.program.contraction import is_contraction
 from ioweave.derive.program.program import Program
 from ioweave.derive.program.setting import Setting
+from ioweave.derive.program.slots import corrections
 from ioweave.derive.search.by_count import best_counted
 from ioweave.derive.search.density import density
 from ioweave.derive.search.nests import Basis, Nest, basis
@@ -222,9 +223,9 @@ def _break_ties(
     capacity: int,
     limits: Limits,
 ) -> Tiling:
-    """Fewer FLOPs at the same transfers: longer steps where a state is rescaled in each."""
+    """Fewer FLOPs at the same transfers: longer steps where a state is corrected in each."""
     _, still = variables(t, shape.group, shape.loops)
-    rescaled: set[str] = {a for b in program.boxes if b.rescale is not None for a in b.over if a in program.loops}
+    rescaled: set[str] = {a for b in program.boxes if corrections(b) for a in b.over if a in program.loops}
     which: list[Var] = [v for v in still if v[0] == "stream" and v[1] in rescaled and v[1] not in batch]
     return enlarge(t, tiling, which, setting.sizes, capacity, limits.align)
 

@@ -1,8 +1,9 @@
 """Which exponentials along the streamed axis have a proved bound, and which do not.
 
-An exponent is bounded if it is at most a constant: a negative multiple of something that is never
-negative, or values less a maximum over them. One with no proved bound is carried in the loop under
-a running maximum of its own, so that no prefix overflows.
+An exponent is bounded if a proved interval keeps its exponential in range of every type that it
+passes through, from above and from below, or if it is values less a maximum over them. One with no
+proved bound is carried in the loop under a running maximum of its own, so that no prefix overflows
+and no sum of weights vanishes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from ioweave.derive.streaming.cascade import Passes
 from ioweave.derive.streaming.normal_form import Form, make_form
-from ioweave.derive.streaming.rescale import bounded, carry, read_of
+from ioweave.derive.streaming.rescale import carry, read_of
 from ioweave.derive.streaming.separate import monomial_atoms
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.expressions import Apply, Expr, Number, Read, free_axes, reads
@@ -28,16 +29,18 @@ class Bounds:
         passes: Passes,
         nonnegative: Callable[[Expr], bool],
         full: Callable[[Expr], Form],
+        stays: Callable[[Form], bool],
     ) -> None:
         self._boxes = boxes
         self._passes = passes
         self._nonnegative = nonnegative
         self._full = full
+        self._stays = stays
         self._loose: dict[Expr, bool] = {}
 
     def bounded(self, exponent: Form) -> bool:
-        """Whether a form with every map written out is at most a constant."""
-        if bounded(exponent, self._nonnegative):
+        """Whether the exponential of a form, every map written out, neither overflows nor vanishes in every term."""
+        if self._stays(exponent):
             return True
         references = {
             read_of(b): (b.reduction, self._full(b.body)) for b in self._boxes.values() if b.reduction in ("max", "min")

@@ -94,24 +94,24 @@ def affine_expr(form: Affine) -> Expr:
 def at_index(box: Box, index: tuple[Affine, ...]) -> Expr:
     """The body of a map at an index, in place of a read of it."""
     names = {a: f for a, f in zip(box.axes, index, strict=True) if f.bare != a}
-    if not names:
-        return box.body
+    return placed(box.body, names) if names else box.body
 
-    def form(f: Affine) -> Affine:
-        total = Affine((), f.sizes, f.offset)
-        for a, c in f.axes:
-            total = total + names.get(a, Affine.axis(a)).scale(c)
-        return total
 
-    def step(e: Expr) -> Expr:
-        if isinstance(e, Index) and e.axis in names:
-            return affine_expr(names[e.axis])
-        if isinstance(e, Read):
-            return Read(e.array, tuple(form(f) for f in e.index))
-        kids = children(e)
-        return rebuild(e, tuple(step(k) for k in kids)) if kids else e
+def placed(e: Expr, names: Mapping[str, Affine]) -> Expr:
+    """The expression with axes replaced by affine forms."""
+    if isinstance(e, Index) and e.axis in names:
+        return affine_expr(names[e.axis])
+    if isinstance(e, Read):
+        return Read(e.array, tuple(_composed(f, names) for f in e.index))
+    kids = children(e)
+    return rebuild(e, tuple(placed(k, names) for k in kids)) if kids else e
 
-    return step(box.body)
+
+def _composed(f: Affine, names: Mapping[str, Affine]) -> Affine:
+    total = Affine((), f.sizes, f.offset)
+    for a, c in f.axes:
+        total = total + names.get(a, Affine.axis(a)).scale(c)
+    return total
 
 
 def on_reads(e: Expr, f: Callable[[Read], Expr]) -> Expr:
@@ -147,8 +147,7 @@ def live(boxes: list[Box], kept: frozenset[str]) -> list[Box]:
         if b.name in needed:
             out.append(b)
             needed.update(source(r.array) for r in b.reads())
-            if b.rescale is not None:
-                needed.add(b.rescale)
+            needed.update(n for n in (b.rescale, b.recentre) if n is not None)
     out.reverse()
     return out
 
@@ -165,4 +164,5 @@ def renamed(box: Box, names: Mapping[str, str]) -> Box:
         name=names.get(box.name, box.name),
         body=on_reads(box.body, lambda r: Read(new(r.array), r.index)),
         rescale=names.get(box.rescale, box.rescale) if box.rescale else None,
+        recentre=names.get(box.recentre, box.recentre) if box.recentre else None,
     )

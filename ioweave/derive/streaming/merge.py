@@ -1,8 +1,8 @@
 """Merge: partial states of one plan, from disjoint pieces of the axis, become the state of the whole.
 
 The same correction that a step applies to an accumulator applies between pieces: each part is
-multiplied by the plan's factor with its own references as the old ones and the merged references
-as the new (split keys, trees and rings are this merge).
+recentred and multiplied by the plan's factor with its own references as the old ones and the merged
+references as the new (split keys, trees and rings are this merge).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ioweave.derive.streaming.plan import Plan
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import OLD, RUNNING, Box
 from ioweave.diagrams.errors import Refused
-from ioweave.diagrams.expressions import Apply, Expr, Read
+from ioweave.diagrams.expressions import Apply, Expr, Read, reads
 
 PART = "part"  # the axis that tells partial states apart
 
@@ -27,21 +27,49 @@ def state_name(array: str) -> str:
 
 
 def merge_states(states: Sequence[Box], factors: Mapping[str, Box]) -> tuple[Box, ...]:
-    """The boxes that join partial states over the axis of parts, each rescaled to the merged references.
+    """The boxes that join partial states over the axis of parts, each corrected to the merged references.
 
-    ``states`` are the reductions, in order; ``factors`` holds the boxes that rescale them, by name.
+    ``states`` are the reductions, in order; ``factors`` holds the boxes that recentre and rescale
+    them, and the maps of state that these read, by name.
     """
     made: dict[str, Box] = {}
     part = Affine.axis(PART)
     for b in states:
         value: Expr = Read(state_name(b.name), (part, *(Affine.axis(a) for a in b.axes)))
-        if b.rescale is not None:
-            factor = factors[b.rescale]
-            if factor.name not in made:
-                made[factor.name] = replace(factor, axes=(PART, *factor.axes), body=_between(factor.body))
-            value = Apply("mul", (value, Read(factor.name, (part, *(Affine.axis(a) for a in factor.axes)))))
-        made[b.name] = replace(b, body=value, over=(PART,), running=False, rescale=None)
+        for op, name in (("add", b.recentre), ("mul", b.rescale)):
+            if name is not None:
+                value = Apply(op, (value, _correction(name, factors, made)))
+        made[b.name] = replace(b, body=value, over=(PART,), running=False, rescale=None, recentre=None)
     return tuple(made.values())
+
+
+def _correction(name: str, boxes: Mapping[str, Box], made: dict[str, Box]) -> Read:
+    """The read of a step's box between parts: old values are those of one part, new ones the merged."""
+    box = boxes[name]
+    if name not in made:
+
+        def between(r: Read) -> Expr:
+            if r.array.endswith(OLD):
+                return Read(state_name(r.array.removesuffix(OLD)), (Affine.axis(PART), *r.index))
+            if r.array.endswith(RUNNING):
+                return Read(r.array.removesuffix(RUNNING), r.index)
+            if _is_of_state(r.array, boxes):
+                inner = _correction(r.array, boxes, made)
+                return Read(r.array, (*inner.index[: len(inner.index) - len(r.index)], *r.index))
+            return r
+
+        body = on_reads(box.body, between)
+        of_part = any(Affine.axis(PART) in r.index for r in reads(body))
+        made[name] = replace(box, axes=(PART, *box.axes) if of_part else box.axes, body=body)
+    return Read(name, tuple(Affine.axis(a) for a in made[name].axes))
+
+
+def _is_of_state(name: str, boxes: Mapping[str, Box]) -> bool:
+    """Whether a map reads running or old values, by itself or through other maps."""
+    box = boxes.get(name)
+    if box is None or box.reduction is not None:
+        return False
+    return any(r.array.endswith((OLD, RUNNING)) or _is_of_state(r.array, boxes) for r in box.reads())
 
 
 def merge_boxes(plan: Plan, tail: bool = True) -> tuple[Box, ...]:
@@ -54,17 +82,6 @@ def merge_boxes(plan: Plan, tail: bool = True) -> tuple[Box, ...]:
     return (*merge_states(plan.state, {b.name: b for b in plan.boxes}), *(plan.tail if tail else ()))
 
 
-def _between(e: Expr) -> Expr:
-    """A step's factor as the factor of one part: old values are the part's, new ones the merged."""
-
-    def step(r: Read) -> Expr:
-        if r.array.endswith(OLD):
-            return Read(state_name(r.array.removesuffix(OLD)), (Affine.axis(PART), *r.index))
-        return Read(r.array.removesuffix(RUNNING), r.index)
-
-    return on_reads(e, step)
-
-
 _SIGNS = {"sum": " + ", "prod": " * ", "any": " or ", "all": " and "}
 
 
@@ -75,6 +92,8 @@ def merge_text(plan: Plan) -> str:
         parts = []
         for i in ("1", "2"):
             value = f"{acc.name}{i}"
+            if acc.recentre is not None:
+                value = f"({value} + {text(_numbered(plan.box(acc.recentre).body, i))})"
             if acc.rescale is not None:
                 value = f"{text(_numbered(plan.box(acc.rescale).body, i))} * {value}"
             parts.append(value)

@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import isqrt
+from math import comb, isqrt
 
 from ioweave.derive.streaming.formula import key
-from ioweave.diagrams.expressions import Apply, Expr, Number
+from ioweave.diagrams.expressions import Apply, Expr, Number, Read
 
 MAX_TERMS = 48  # a product that would have more stays a product of atoms
 _EXACT = 2**53  # integers up to here are exact as floats
 ONE = Fraction(1)
 HALF = Fraction(1, 2)
 INFINITY = Number(float("inf"))
+VANISHING = "?"  # ends the name of a sum whose terms may all be hidden
 LOG2 = Apply("log", (Number(2),))
 
 
@@ -72,6 +73,11 @@ def atom(e: Expr, power: Fraction = ONE) -> Form:
     return ((Monomial(((e, power),)), ONE),)
 
 
+def may_vanish(e: Expr) -> bool:
+    """Whether an atom is a sum that masks may leave without a term: its inverse does not undo it there."""
+    return isinstance(e, Read) and e.array.endswith(VANISHING)
+
+
 def indicator(condition: Expr) -> Expr:
     """The atom ``[condition]``: 1 where it holds, else 0."""
     return Apply("where", (condition, Number(1), Number(0)))
@@ -118,19 +124,21 @@ def _join(a: Monomial, b: Monomial) -> Monomial | None:
     powers: dict[Expr, Fraction] = dict(a.factors)
     for e, p in b.factors:
         powers[e] = powers.get(e, Fraction(0)) + p
+        if not powers[e] and may_vanish(e):
+            powers[indicator(Apply("ne", (e, Number(0))))] = ONE  # 0 / 0 is 0 where everything is masked
     for e, p in powers.items():
         if is_indicator(e):
             if p != 1:
                 powers[e] = ONE
-            if isinstance(e, Apply) and indicator(negated(e.args[0])) in powers:
-                return None
+            if isinstance(e, Apply) and (indicator(negated(e.args[0])) in powers or mask(e.args[0]) in powers):
+                return None  # a mask is 0 where its condition holds
     exponent = add(a.exponent, b.exponent) if a.exponent and b.exponent else a.exponent or b.exponent
     return make_monomial(powers, exponent)
 
 
-def multiply(f: Form, g: Form) -> Form:
-    """The product, distributed."""
-    if len(f) * len(g) > MAX_TERMS:
+def multiply(f: Form, g: Form, most: int = MAX_TERMS) -> Form:
+    """The product, distributed unless it would have more than ``most`` terms before like ones join."""
+    if len(f) * len(g) > most:
         f, g = (((_atom_of(h)) if len(h) > 1 else h) for h in (f, g))
     total: dict[Monomial, Fraction] = {}
     for m, c in f:
@@ -176,11 +184,17 @@ class Canonical:
         self.opaque = opaque
         self.nonnegative = nonnegative
 
+    def leaf(self, e: Expr) -> Form:
+        """The form of what is no function: an atom, unless a subclass knows its value."""
+        return atom(e)
+
     def form(self, e: Expr) -> Form:
         """The normal form of an expression."""
         if isinstance(e, Number):
             return self._number(e)
-        if not isinstance(e, Apply) or self.opaque(e):
+        if not isinstance(e, Apply):
+            return self.leaf(e)
+        if self.opaque(e):
             return atom(e)
         a = e.args
         match e.op:
@@ -235,15 +249,37 @@ class Canonical:
             return () if p > 0 else atom(Apply("pow", (Number(0), Number(float(p)))))
         if len(f) == 1:
             return self._monomial_power(f[0], p)
-        if p.denominator == 1 and 1 < p <= 4 and len(f) ** int(p) <= MAX_TERMS:
+        if p.denominator == 1 and p > 1 and comb(len(f) + int(p) - 1, int(p)) <= MAX_TERMS:
             result = f
             for _ in range(int(p) - 1):
-                result = multiply(result, f)
+                result = multiply(result, f, MAX_TERMS * MAX_TERMS)
             return result
-        lead = abs(f[0][1])
+        common, rest = self.common(f, p)
+        if common != UNIT:
+            return multiply(self._monomial_power((common, ONE), p), self.power(rest, p))
+        lead = abs(next((c for m, c in f if m != UNIT), f[0][1]))
         outside = number_power(lead, p)
         base = scale(f, 1 / lead)
         return multiply(outside or constant(1), atom(express(base), p))
+
+    def common(self, f: Form, p: Fraction = HALF) -> tuple[Monomial, Form]:
+        """The monomial that every term of a sum has as a factor, as far as it may leave a power p, and the rest."""
+        (first, _), *others = f
+        powers = dict(first.factors)
+        exponent = dict(first.exponent)
+        for m, _ in others:
+            mine = dict(m.factors)
+            powers = {a: min(q, mine[a]) for a, q in powers.items() if a in mine and q * mine[a] > 0}
+            theirs = dict(m.exponent)
+            exponent = {e: c for e, c in exponent.items() if theirs.get(e) == c}
+        whole = p.denominator == 1
+        powers = {a: q for a, q in powers.items() if (whole or self.nonnegative(a)) and not is_indicator(a)}
+        powers = {a: q for a, q in powers.items() if not may_vanish(a)}
+        shared = make_monomial(powers, make_form(exponent))
+        if shared == UNIT:
+            return shared, f
+        back = make_monomial({a: -q for a, q in powers.items()}, scale(shared.exponent, -ONE))
+        return shared, multiply(f, ((back, ONE),))
 
     def _monomial_power(self, term: tuple[Monomial, Fraction], p: Fraction) -> Form:
         m, c = term
@@ -294,6 +330,9 @@ class Canonical:
     def logarithm(self, f: Form) -> Form:
         """``log(f)``; exponentials and factors that are not negative come out."""
         if len(f) != 1:
+            shared, rest = self.common(f) if f else (UNIT, f)
+            if shared != UNIT:
+                return add(self.logarithm(((shared, ONE),)), self.logarithm(rest))
             return atom(Apply("log", (express(f),)))
         m, c = f[0]
         out = m.exponent

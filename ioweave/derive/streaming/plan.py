@@ -7,7 +7,7 @@ from typing import Literal
 
 from ioweave.diagrams.boxes import Box
 
-RepairKind = Literal["none", "rescale", "shift", "separate"]
+RepairKind = Literal["none", "rescale", "shift", "separate", "moments"]
 Stage = Literal["head", "body", "tail"]
 
 
@@ -68,7 +68,8 @@ class Plan:
 
     ``boxes`` are in order of evaluation; ``stages`` gives the pass (from 1; 0 before any loop)
     and the stage of each. A box that reads a finished value of pass k inside the loop is in
-    pass k + 1. ``refusals`` has every reduction left to a further pass.
+    pass k + 1. ``refusals`` has every reduction left to a further pass; ``safe`` says of exponents
+    why no maximum is kept for them.
     """
 
     boxes: tuple[Box, ...]
@@ -79,6 +80,7 @@ class Plan:
     identities: tuple[str, ...]
     assumes: tuple[str, ...]
     refusals: tuple[Refusal, ...]
+    safe: tuple[str, ...] = ()
 
     @property
     def passes(self) -> int:

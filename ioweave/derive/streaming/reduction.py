@@ -230,6 +230,8 @@ def _sum(job: Job, shop: Workshop) -> None:
     box = job.box
     kept, constant = _grouped(job, shop)
     spread = _spread(kept, constant, job)
+    if shop.given.frugal and (len(kept) > 1 or spread):
+        raise Unrepairable("it would need more than one accumulator")
     over = tuple(a for a in box.over if a not in spread)
     axes = (*box.axes, *spread)
     trivial = len(kept) == 1 and kept[0].tail == ((UNIT, ONE),) and not constant and not spread

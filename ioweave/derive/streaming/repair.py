@@ -12,10 +12,16 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ioweave.derive.streaming.cascade import Passes, live, renamed
+from ioweave.derive.streaming.emission import Emission
+from ioweave.derive.streaming.given import Given
 from ioweave.derive.streaming.plan import Merge, Plan, Refusal, Repair, Stage, Unrepairable
+from ioweave.derive.streaming.recentre import recentred
 from ioweave.derive.streaming.reduction import reduce
 from ioweave.derive.streaming.workshop import STEP, Workshop
 from ioweave.diagrams.boxes import Box, source
+from ioweave.diagrams.expressions import Apply, Expr, Read, walk
+
+_NOMINAL = 64  # the size that every axis has where plans are compared before sizes are known
 
 
 def repair(
@@ -23,15 +29,20 @@ def repair(
     streamed: frozenset[str],
     kept: frozenset[str],
     facts: Mapping[str, tuple[str, float]],
+    values: Mapping[str, int | float] | None = None,
+    accumulate: str = "fp32",
+    frugal: bool = False,
 ) -> Plan:
     """The plan for ``boxes`` with the axes ``streamed`` walked in steps.
 
     ``kept`` names the arrays needed outside; boxes that nothing kept needs are dropped. ``facts``
-    are the declared facts of inputs, such as ``{"X": (">", 0.0)}``. Only reductions over equal sets
-    of streamed axes are repaired with respect to each other. Nothing is raised: what cannot be
-    repaired is left as it was and listed in ``refusals``.
+    are the declared facts of inputs, such as ``{"X": (">", 0.0)}``; ``values`` the numbers of sizes
+    and constants, by which exponents are bounded; a ``frugal`` plan gives no reduction more than one
+    accumulator. Only reductions over equal sets of streamed axes
+    are repaired with respect to each other. Nothing is raised: what cannot be repaired is left as
+    it was and listed in ``refusals``.
     """
-    return _repair(boxes, streamed, kept, tuple(sorted(facts.items())))
+    return _repair(boxes, streamed, kept, Given.of(facts, values, accumulate, frugal))
 
 
 @lru_cache(maxsize=4096)
@@ -39,23 +50,32 @@ def _repair(
     boxes: tuple[Box, ...],
     streamed: frozenset[str],
     kept: frozenset[str],
-    facts: tuple[tuple[str, tuple[str, float]], ...],
+    given: Given,
 ) -> Plan:
-    known = dict(facts)
     current = list(boxes)
     repairs: list[Repair] = []
     refusals: list[Refusal] = []
     identities: list[str] = []
     assumes: list[str] = []
+    safe: list[str] = []
     classes = list(dict.fromkeys(frozenset(b.over) & streamed for b in boxes if b.reduction))
     for axes in classes:
         if axes:
-            shop = _repair_class(current, axes, streamed, known)
-            current = _settle(shop.out, kept)
+            shop = _repair_class(current, axes, streamed, given)
+            found = _settle(shop.out, kept)
+            if len([c for c in classes if c]) == 1 and not given.frugal:
+                rival = _from_values(current, axes, given, kept)
+                if rival is not None and _cost(rival.out, axes, kept) < _cost(found, axes, kept):
+                    shop, found = rival, _settle(rival.out, kept)
+            current = found
+            current, moments, centred = recentred(current, axes, streamed, kept, shop.signs.expression)
+            behind = {r.accumulator: r.reduction for r in shop.repairs}
             repairs += shop.repairs
+            repairs += [replace(r, reduction=behind.get(r.reduction, r.reduction)) for r in moments]
             refusals += shop.refusals
-            identities += shop.identities
+            identities += (*shop.identities, *centred)
             assumes += shop.assumes
+            safe += shop.safe
     current = live(current, kept)
     names = {b.name for b in current}
     sets = [c for c in classes if c] or [streamed]
@@ -74,14 +94,13 @@ def _repair(
         tuple(dict.fromkeys(identities)),
         tuple(dict.fromkeys(assumes)),
         tuple(r for r in refusals if r.reduction in names),
+        tuple(dict.fromkeys(safe)),
     )
 
 
-def _repair_class(
-    boxes: list[Box], axes: frozenset[str], streamed: frozenset[str], facts: Mapping[str, tuple[str, float]]
-) -> Workshop:
+def _repair_class(boxes: list[Box], axes: frozenset[str], streamed: frozenset[str], given: Given) -> Workshop:
     """Repair the reductions over exactly ``axes`` among the streamed ones."""
-    shop = Workshop({b.name: b for b in boxes}, Passes(axes), facts)
+    shop = Workshop({b.name: b for b in boxes}, Passes(axes), given)
     read = {r.array for b in boxes for r in b.reads()}
     for box in boxes:
         if box.reduction is None or box.running or not axes & set(box.over):
@@ -89,10 +108,15 @@ def _repair_class(
             shop.emit(shop.settle(box) if outside else box)
             continue
         run = shop.passes.earliest(box)
+        known = shop.same(box, run)
+        if known is not None:
+            shop.emit(known)
+            continue
         exact = frozenset(box.over) & streamed == axes
         if run > 1 and exact:
             try:
                 reduce(box, run - 1, shop)
+                shop.carry(box.name)
                 continue
             except Unrepairable as reason:
                 waits = shop.roots(reason.waits or [source(r.array) for r in box.reads()], run - 1)
@@ -100,11 +124,43 @@ def _repair_class(
         elif exact and box.reduction == "sum" and box.name in read and shop.bounds.loose(box.body):
             try:
                 reduce(box, run, shop)
+                shop.carry(box.name)
                 continue
             except Unrepairable:
                 pass
         shop.base(replace(box, running=True), run)
+        shop.carry(box.name)
     return shop
+
+
+def _from_values(boxes: list[Box], axes: frozenset[str], given: Given, kept: frozenset[str]) -> Workshop | None:
+    """The plan of the canonical form; None where a value cannot be written as boxes."""
+    table = {b.name: b for b in boxes}
+    shop = Workshop(table, Passes(axes), given)
+    try:
+        Emission(table, kept, shop).run()
+    except Unrepairable:
+        return None
+    return shop
+
+
+def _cost(boxes: list[Box], axes: frozenset[str], kept: frozenset[str]) -> tuple[int, int, int]:
+    """Passes, values of state (every axis that not all of it shares at one nominal size), results that may overflow."""
+    needed = live(boxes, kept)
+    runs = [run for _, run, _ in _stages(needed, axes)]
+    state = [b for b in needed if b.running]
+    shared = set.intersection(*(set(b.axes) for b in state)) if state else set()
+    tops = {b.name for b in state if b.reduction in ("max", "min")}
+    bare = sum(_bare_exponential(b.body, tops) for b in needed if b.name not in tops)
+    return max(runs, default=0), sum(_NOMINAL ** len(set(b.axes) - shared) for b in state), bare
+
+
+def _bare_exponential(e: Expr, tops: set[str]) -> bool:
+    """Whether an expression has the exponential of a maximum that nothing is taken from."""
+    return any(
+        isinstance(n, Apply) and n.op in ("exp", "exp2") and isinstance(n.args[0], Read) and n.args[0].array in tops
+        for n in walk(e)
+    )
 
 
 def _settle(boxes: list[Box], kept: frozenset[str]) -> list[Box]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 
+from ioweave.derive.streaming.alternatives import alternatives, measure
+from ioweave.derive.streaming.cascade_rows import cascade_rows, kept_between
+from ioweave.derive.streaming.caution import cautions, safeguards
 from ioweave.derive.streaming.formula import text
+from ioweave.derive.streaming.given import Given
+from ioweave.derive.streaming.least import least_passes
 from ioweave.derive.streaming.merge import merge_text
 from ioweave.derive.streaming.plan import Plan
 from ioweave.derive.streaming.repair import repair
-from ioweave.diagrams.boxes import Box, Opened, base_name
-from ioweave.diagrams.dtypes import DTYPES, size_bytes
+from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.errors import WeaveError
-from ioweave.diagrams.operators import REDUCTIONS
+from ioweave.diagrams.expressions import Apply, walk
+from ioweave.diagrams.operators import CASTS, REDUCTIONS
 from ioweave.hierarchy.verdicts import StateEntry, Verdict
 
 
@@ -24,20 +28,16 @@ def prove(
 ) -> Verdict:
     """The verdict for streaming the component ``axis`` with the diagram as one region.
 
-    ``sizes`` maps names of sizes to numbers and is needed for the counts of the state alone;
-    ``accumulate`` is ``"same"`` to hold results in their array's dtype (counting.md 8).
-    Raises `WeaveError` for an axis that no box has.
+    ``sizes`` maps names of sizes and constants to numbers: the counts of the state need them, and
+    the bounds of exponents; ``accumulate`` is ``"same"`` to hold results in their array's dtype
+    (counting.md 8). Raises `WeaveError` for an axis that no box has.
     """
-    axes = dict.fromkeys(a for b in opened.boxes for a in b.all_axes)
-    if axis not in axes:
-        raise WeaveError(f"no box has the axis {axis!r}; the axes are {', '.join(axes)}")
-    facts = {i.name: i.fact for i in opened.inputs if i.fact is not None}
-    plan = repair(opened.boxes, frozenset({axis}), frozenset(opened.outputs), facts)
+    plan = plan_axis(opened, axis, sizes, accumulate)
     state = _entries(plan, accumulate)
     passes = max(plan.passes, 1)
     refusal, nearest = (None, None) if passes == 1 else _refusal(plan, opened, axis)
     unproved = any(r.reason.startswith("unproved") for r in plan.refusals)
-    values, size = _measure(state, sizes)
+    values, size = measure(state, sizes)
     mapped = not state
     return Verdict(
         axis=axis,
@@ -51,11 +51,42 @@ def prove(
         body=_stage(plan, plan.body),
         tail=_stage(plan, plan.tail),
         merge=f"nothing to merge: {axis} is mapped, its steps are independent" if mapped else _merge(plan),
+        exact="casts" if has_casts(opened) else "reals",
         identities=tuple(dict.fromkeys((*(r.identity for r in plan.repairs if r.identity), *plan.identities))),
         assumes=plan.assumes,
         refusal=refusal,
         nearest=nearest,
+        cascade=cascade_rows(opened, plan, axis),
+        kept=kept_between(plan),
+        least=least_passes(opened, plan, axis),
+        safe=safeguards(plan),
+        warnings=cautions(plan),
+        plans=alternatives(opened, axis, plan, sizes, accumulate),
     )
+
+
+def plan_axis(
+    opened: Opened,
+    axis: str,
+    sizes: Mapping[str, int | float] | None = None,
+    accumulate: str = "fp32",
+    frugal: bool = False,
+) -> Plan:
+    """The plan that the verdict on an axis rests on. Raises `WeaveError` for an axis that no box has.
+
+    A ``frugal`` plan gives no reduction more than one accumulator: less state, further passes.
+    """
+    axes = dict.fromkeys(a for b in opened.boxes for a in b.all_axes)
+    if axis not in axes:
+        raise WeaveError(f"no box has the axis {axis!r}; the axes are {', '.join(axes)}")
+    facts = {i.name: i.fact for i in opened.inputs if i.fact is not None}
+    return repair(opened.boxes, frozenset({axis}), frozenset(opened.outputs), facts, sizes, accumulate, frugal)
+
+
+def has_casts(opened: Opened) -> bool:
+    """Whether a diagram rounds on purpose: casts and roundings are part of its function."""
+    rounding = CASTS | {"round", "floor"}
+    return any(isinstance(n, Apply) and n.op in rounding for b in opened.boxes for n in walk(b.body))
 
 
 def _merge(plan: Plan) -> str | None:
@@ -65,31 +96,14 @@ def _merge(plan: Plan) -> str | None:
 def _entries(plan: Plan, accumulate: str) -> tuple[StateEntry, ...]:
     kinds = {r.accumulator: r.kind for r in plan.repairs}
     return tuple(
-        StateEntry(b.name, b.axes, held(b.dtype, accumulate), _identity(b), kinds.get(b.name, "none"))
+        StateEntry(b.name, b.axes, Given(accumulate=accumulate).held(b.dtype), _identity(b), kinds.get(b.name, "none"))
         for b in plan.state
     )
-
-
-def held(dtype: str, accumulate: str) -> str:
-    """The dtype that the result of a reduction is held in while its loop runs (counting.md 8)."""
-    narrow = DTYPES[dtype].kind == "float" and DTYPES[dtype].bits <= 16
-    return "fp32" if narrow and accumulate != "same" else dtype
 
 
 def _identity(b: Box) -> str:
     value = REDUCTIONS[b.reduction or "sum"].identity
     return str(int(value)) if abs(value) != float("inf") else str(value)
-
-
-def _measure(state: tuple[StateEntry, ...], sizes: Mapping[str, int | float] | None) -> tuple[int | None, int | None]:
-    """Values and bytes of the state, tile 1 on the axes that all its parts share."""
-    if sizes is None:
-        return None, None
-    shared = set(state[0].axes) if state else set()
-    for s in state:
-        shared &= set(s.axes)
-    counts = [prod(int(sizes[base_name(a)]) for a in s.axes if a not in shared) for s in state]
-    return sum(counts), sum(size_bytes(n, s.dtype) for n, s in zip(counts, state, strict=True))
 
 
 def _whole(plan: Plan, axis: str) -> tuple[str, ...]:
@@ -106,7 +120,9 @@ def _formula(b: Box) -> str:
     if not b.running:
         return f"{b.name} = {term}"
     if b.reduction == "sum":
-        before = f"{b.rescale} * {b.name}" if b.rescale else b.name
+        before = f"{b.name} + {b.recentre}" if b.recentre else b.name
+        if b.rescale:
+            before = f"{b.rescale} * ({before})" if b.recentre else f"{b.rescale} * {before}"
         return f"{b.name} = {before} + {term}"
     if b.reduction == "prod":
         return f"{b.name} = {b.name} * {term}"

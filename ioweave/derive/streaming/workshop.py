@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 from ioweave.derive.streaming.bounds import Bounds
 from ioweave.derive.streaming.cascade import Passes, inline, on_reads
+from ioweave.derive.streaming.formats import largest_finite
+from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.gate import Sample
+from ioweave.derive.streaming.given import Given
+from ioweave.derive.streaming.intervals import Intervals, fits, fits_above
 from ioweave.derive.streaming.job import Job, guarded_divisors
-from ioweave.derive.streaming.normal_form import ONE, Canonical, Form, Monomial, express, form_key, make_monomial
+from ioweave.derive.streaming.normal_form import (
+    ONE,
+    Canonical,
+    Form,
+    Monomial,
+    atom,
+    express,
+    form_key,
+    make_monomial,
+    multiply,
+)
 from ioweave.derive.streaming.plan import Refusal, Repair
 from ioweave.derive.streaming.rescale import (
     Carried,
@@ -25,9 +41,11 @@ from ioweave.derive.streaming.rescale import (
 )
 from ioweave.derive.streaming.separate import axes_of, form_atoms
 from ioweave.derive.streaming.signs import Signs
-from ioweave.diagrams.boxes import Box, running, source
+from ioweave.derive.streaming.values import values_of, without
+from ioweave.diagrams.boxes import Box, base_name, running, source
 from ioweave.diagrams.expressions import Expr, Read, reads
 
+MANY = 2**40  # terms of a sum whose size is not known
 Saved = tuple[tuple[dict[Any, Any], ...], tuple[list[Any], ...], set[str], set[str]]
 STEP = ".step"  # the form of a box that reads running values, while its finished form may be needed too
 
@@ -35,10 +53,11 @@ STEP = ".step"  # the form of a box that reads running values, while its finishe
 class Workshop:
     """What has been written for one set of streamed axes; boxes go to ``out`` in order of evaluation."""
 
-    def __init__(self, boxes: Mapping[str, Box], passes: Passes, facts: Mapping[str, tuple[str, float]]) -> None:
+    def __init__(self, boxes: Mapping[str, Box], passes: Passes, given: Given) -> None:
         self.boxes: dict[str, Box] = dict(boxes)
         self.passes = passes
-        self.signs = Signs(self.boxes, facts)
+        self.given = given
+        self.signs = Signs(self.boxes, dict(given.facts))
         self.out: list[Box] = []
         self.repairs: list[Repair] = []
         self.refusals: list[Refusal] = []
@@ -49,7 +68,12 @@ class Workshop:
         self.lifted: set[str] = set()  # results whose tail multiplies by an exponential of a maximum
         self._plain = Canonical(nonnegative=self.signs.expression)
         self._full: dict[Expr, Form] = {}
-        self.bounds = Bounds(self.boxes, passes, self.signs.expression, self.full)
+        self.bounds = Bounds(self.boxes, passes, self.signs.expression, self.full, self._stays)
+        self.values = values_of(tuple(boxes.values()), given.facts)
+        self._intervals = intervals_of(tuple(boxes.values()), given)
+        self.safe: list[str] = []
+        self._narrow = min((b.dtype for b in boxes.values()), key=largest_finite, default="fp32")
+        self._carriers: dict[str, tuple[str, Form]] = {}  # irreducible reductions -> the box whose value holds them
         self._known: dict[tuple[object, ...], Box] = {}
         self._exponentials: dict[tuple[int, str], Box] = {}
         self._steps: dict[tuple[int, str], Box] = {}
@@ -64,11 +88,11 @@ class Workshop:
         )
 
     def _tables(self) -> tuple[dict[Any, Any], ...]:
-        written = (self.boxes, self._known, self._exponentials, self._steps)
+        written = (self.boxes, self._known, self._exponentials, self._steps, self._carriers)
         return (*written, self.passes.when, self.scales, self.inner)
 
     def _lists(self) -> tuple[list[Any], ...]:
-        return self.out, self.repairs, self.identities, self.assumes
+        return self.out, self.repairs, self.identities, self.assumes, self.safe
 
     def restore(self, saved: Saved) -> None:
         """Forget what was written since."""
@@ -108,9 +132,76 @@ class Workshop:
         self._known.setdefault(self._key(box), box)
         return self.emit(replace(box, running=True), run)
 
+    def _stays(self, exponent: Form) -> bool:
+        return self.in_range(exponent, False, self._narrow)
+
+    def in_range(self, exponent: Form, vanishes: bool, dtype: str) -> bool:
+        """Whether sums of ``exp`` of a form stay in range of the types that they pass through.
+
+        ``dtype`` is that of the line; the sum is held in `Given.held` of it. ``vanishes`` says that
+        the sum may round to 0 without harm: nothing divides by it or takes its logarithm.
+        """
+        e = express(exponent)
+        found = self._intervals.of(e)
+        sizes = dict(self.given.values)
+        terms = prod(max(int(sizes.get(base_name(a), MANY)), 1) for a in self.passes.axes)
+        test = fits_above if vanishes else fits
+        held = self.given.held(dtype)
+        if not test(found, dtype) or not fits_above(found, held, terms):
+            return False
+        low, high = (f"{v:.6g}" for v in (found.lo, found.hi))
+        where = f"at most {high}" if vanishes else f"within [{low}, {high}]"
+        types = dtype if held == dtype else f"{dtype} and {held}"
+        said = f"{text(e)} is {where}: its exponential stays in range of {types}, so no maximum is kept for it"
+        if said not in self.safe:
+            self.safe.append(said)
+        return True
+
     def _key(self, box: Box) -> tuple[object, ...]:
+        running = any(r.array != source(r.array) for r in box.reads())
+        if box.rescale is None and not running:
+            return frozenset(box.axes), form_key(self.values.value(box))
         body = form_key(self._plain.form(box.body))
         return box.reduction, frozenset(box.over), frozenset(box.axes), body, box.rescale
+
+    def carry(self, name: str) -> None:
+        """Note that the finished value of a box holds an irreducible reduction, for others that need the same."""
+        held = self._held(name)
+        if held is not None:
+            self._carriers.setdefault(held, (name, self.values.of(name)))
+
+    def _ratio(self, f: Form, g: Form, held: str) -> Form:
+        """``f / g`` for multiples of one and the same reduction."""
+        (m, c), (n, k) = f[0], g[0]
+        ours, theirs = (without(x, _factor(x, held)) for x in (m, n))
+        return multiply(((ours, c),), self.values.power(((theirs, k),), -ONE))
+
+    def _held(self, name: str) -> str | None:
+        """The one reduction over the streamed axes that a box of the region is a known multiple of."""
+        form = self.values.of(name)
+        if len(form) != 1:
+            return None
+        held = [a.array for a, p in form[0][0].factors if p == 1 and isinstance(a, Read) and self._reduces(a.array)]
+        return held[0] if len(held) == 1 else None
+
+    def _reduces(self, name: str) -> bool:
+        known = self.values.atoms.get(name)
+        return known is not None and not self.passes.axes.isdisjoint(known.over)
+
+    def same(self, box: Box, run: int) -> Box | None:
+        """A box that a finished reduction of pass ``run`` already gives, up to a known factor; None if none does."""
+        held = self._held(box.name)
+        if held is None or held not in self._carriers:
+            return None
+        name, form = self._carriers[held]
+        at = self.passes.when[name]
+        if at.run > run or at.inside or set(self.boxes[name].axes) != set(box.axes):
+            return None
+        ratio = self._ratio(self.values.of(box.name), form, held)
+        if any(isinstance(a, Read) and a.array in self.values.atoms for a in form_atoms(ratio)):
+            return None
+        value = express(multiply(ratio, atom(read_of(self.boxes[name]))))
+        return replace(box, body=value, reduction=None, over=(), running=False)
 
     def settle(self, box: Box) -> Box:
         """A map of the tail with the exponentials of its operands' tails cancelled, where that can be had."""
@@ -250,6 +341,17 @@ class Workshop:
         made = {b.name for b in (*self._exponentials.values(), *self._steps.values())}
         e = inline(e, self.boxes, lambda r: r.array in made)
         return as_finished(e) if finished else e
+
+
+@lru_cache(maxsize=256)
+def intervals_of(boxes: tuple[Box, ...], given: Given) -> Intervals:
+    """The bounds of a region's arrays, shared by all who ask for the same one."""
+    return Intervals({b.name: b for b in boxes}, dict(given.facts), dict(given.values))
+
+
+def _factor(m: Monomial, name: str) -> Expr:
+    """The factor of a monomial that is an array of this name."""
+    return next(a for a, _ in m.factors if isinstance(a, Read) and a.array == name)
 
 
 class _Running:

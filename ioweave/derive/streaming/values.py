@@ -1,0 +1,351 @@
+"""Values: what every box computes, as a normal form over inputs and irreducible reductions.
+
+Statement. Maps are written out; a sum is linear, so factors free of its axes come out and each term
+that is left is one irreducible sum; factors and summands come out of a maximum or minimum where
+that is exact, and powers out of a product. Two boxes of equal value have equal forms, whatever
+lines, names or bound axes they were written with: accumulators are told apart by value.
+Source. Linearity of the sum and monotone maps through extrema; the exchange of weaves and
+reductions of Abbott and Zardini (arXiv 2412.03317, theorem 1).
+Reach. Complete for sums of products of powers and exponentials; an expression past ``MAX_TERMS``
+terms stays an atom, which can only tell equal values apart, never join different ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from ioweave.derive.streaming.cascade import placed
+from ioweave.derive.streaming.formula import key
+from ioweave.derive.streaming.normal_form import (
+    MAX_TERMS,
+    ONE,
+    UNIT,
+    VANISHING,
+    Canonical,
+    Form,
+    Monomial,
+    add,
+    atom,
+    express,
+    form_key,
+    indicator,
+    is_indicator,
+    is_mask,
+    make_form,
+    make_monomial,
+    multiply,
+    scale,
+)
+from ioweave.derive.streaming.signs import Signs, nonnegative
+from ioweave.diagrams.affine import Affine
+from ioweave.diagrams.boxes import Box, base_name
+from ioweave.diagrams.expressions import Apply, Expr, Number, Read, Size, free_axes
+from ioweave.diagrams.operators import CASTS
+
+MONOTONE = frozenset({"tanh", "sigmoid", "erf", "exp", "exp2", "relu", "floor", "round", *CASTS})
+_FLIP = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
+_OTHER = {"max": "min", "min": "max"}
+_DEEPEST = 40  # nested reductions in one value
+
+
+@dataclass(frozen=True, slots=True)
+class Irreducible:
+    """A reduction that nothing comes out of: ``op`` over ``over`` of ``inner``; ``axes`` are its own."""
+
+    name: str
+    op: str
+    over: tuple[str, ...]
+    axes: tuple[str, ...]
+    inner: Form
+    nonnegative: bool
+
+
+class Values(Canonical):
+    """The forms of the boxes of one region, each worked out once."""
+
+    def __init__(self, boxes: Iterable[Box], facts: Mapping[str, tuple[str, float]]) -> None:
+        super().__init__(nonnegative=self._nonnegative)
+        self._boxes = {b.name: b for b in boxes}
+        self._signs = Signs(self._boxes, facts)
+        self._forms: dict[str, Form] = {}
+        self._names: dict[str, str] = {}
+        self.atoms: dict[str, Irreducible] = {}
+
+    def leaf(self, e: Expr) -> Form:
+        """An input is an atom; a box is its value."""
+        if not isinstance(e, Read):
+            return atom(e)
+        if e.array in self.atoms:
+            return atom(e)
+        box = self._boxes.get(e.array)
+        if box is None:
+            return atom(e)
+        names = {a: f for a, f in zip(box.axes, e.index, strict=True) if f.bare != a}
+        form = self.of(e.array)
+        return moved(form, names) if names else form
+
+    def canonical(self, e: Expr) -> Expr:
+        """The expression of the value: equal for equal values."""
+        return express(self.form(e))
+
+    def of(self, name: str) -> Form:
+        """The value of a box at its own axes."""
+        if name not in self._forms:
+            box = self._boxes[name]
+            whole = atom(Read(name, tuple(Affine.axis(a) for a in box.axes)))
+            self._forms[name] = whole  # stands in for itself while its own parts are worked out
+            form = self.value(box)
+            self._forms[name] = form if size_of(form) <= MAX_TERMS else whole
+        return self._forms[name]
+
+    def value(self, box: Box) -> Form:
+        """What a box computes, which need not be one of the region's own."""
+        form = self.form(box.body)
+        return form if box.reduction is None else self.reduced(box.reduction, box.over, form)
+
+    def reduced(self, op: str, over: tuple[str, ...], form: Form) -> Form:
+        """The reduction of a form over axes."""
+        match op:
+            case "sum":
+                return self._sum(over, form)
+            case "max" | "min":
+                return self._extremum(op, over, form)
+            case "prod":
+                return self._product(over, form)
+            case _:
+                return atom(self.irreducible(op, over, form))
+
+    def _nonnegative(self, e: Expr) -> bool:
+        return nonnegative(e, self._array_nonnegative)
+
+    def _array_nonnegative(self, name: str) -> bool:
+        return self.atoms[name].nonnegative if name in self.atoms else self._signs.array(name)
+
+    def _sum(self, over: tuple[str, ...], form: Form) -> Form:
+        total: Form = ()
+        for m, c in form:
+            free, bound = parted(m, frozenset(over))
+            used = axes_used(bound)
+            sizes = [a for a in over if a not in used]
+            mine = tuple(a for a in over if a in used)
+            front: Form = ((free, c),)
+            for a in sizes:
+                front = multiply(front, atom(Size(base_name(a))))
+            term = front if bound == UNIT else multiply(front, atom(self.irreducible("sum", mine, ((bound, ONE),))))
+            total = add(total, term)
+        return total
+
+    def _extremum(self, op: str, over: tuple[str, ...], form: Form) -> Form:
+        axes = frozenset(over)
+        shift: Form = ()
+        walking: list[tuple[Monomial, Monomial, Fraction]] = []
+        for m, c in form:
+            free, bound = parted(m, axes)
+            if bound == UNIT:
+                shift = add(shift, ((m, c),))
+            else:
+                walking.append((free, bound, c))
+        if not walking:
+            return shift
+        lead = next((w for w in walking if not _masks(w)), walking[0])
+        plain = [w for w in walking if not _masks(w)]
+        if any(w[0] != lead[0] for w in plain):
+            return atom(self.irreducible(op, over, form))
+        if not self._positive(lead[0]):
+            return self._either(op, over, lead[0], shift, walking)
+        size = abs(lead[2])
+        flipped = lead[2] < 0
+        terms = {w[1]: w[2] if _masks(w) else (-w[2] if flipped else w[2]) / size for w in walking}
+        if flipped and len(plain) != len(walking):
+            flipped, terms = False, {w[1]: w[2] if _masks(w) else w[2] / size for w in walking}
+        inner = make_form(terms)
+        core = self._core(_OTHER[op] if flipped else op, over, inner)
+        return add(shift, multiply(((lead[0], -size if flipped else size),), core))
+
+    def _either(
+        self,
+        op: str,
+        over: tuple[str, ...],
+        factor: Monomial,
+        shift: Form,
+        walking: list[tuple[Monomial, Monomial, Fraction]],
+    ) -> Form:
+        """A factor of unknown sign: the extremum of the rest where it is >= 0, the other one where it is not."""
+        if any(_masks(w) for w in walking) or factor.exponent:
+            whole = add(*(multiply(((w[0], w[2]),), ((w[1], ONE),)) for w in walking))
+            return add(shift, atom(self.irreducible(op, over, whole)))
+        rest = make_form({w[1]: w[2] for w in walking})
+        test = Apply("lt", (express(((factor, ONE),)), Number(0)))
+        ways = (
+            (Apply("not", (test,)), self._extremum(op, over, rest)),
+            (test, self._extremum(_OTHER[op], over, rest)),
+        )
+        front: Form = ((factor, ONE),)
+        return add(shift, *(multiply(multiply(atom(indicator(self.predicate(c))), front), f) for c, f in ways))
+
+    def _positive(self, m: Monomial) -> bool:
+        return all(p.numerator % 2 == 0 or self.nonnegative(a) for a, p in m.factors)
+
+    def _core(self, op: str, over: tuple[str, ...], inner: Form) -> Form:
+        """An extremum of terms that share no factor: monotone functions come out."""
+        if len(inner) == 1:
+            m, c = inner[0]
+            if m.exponent and not m.factors and c > 0:
+                return scale(self.exponential(self._extremum(op, over, m.exponent)), c)
+            if not m.exponent and len(m.factors) == 1 and c > 0:
+                a, p = m.factors[0]
+                if isinstance(a, Apply) and a.op == op and p == 1:
+                    both = (express(self._extremum(op, over, self.form(x))) for x in a.args)
+                    return scale(atom(Apply(op, tuple(both))), c)
+                if isinstance(a, Apply) and a.op in MONOTONE and p > 0 and (p == 1 or self.nonnegative(a)):
+                    core = self._extremum(op, over, self.form(a.args[0]))
+                    return scale(self.power(self.form(Apply(a.op, (express(core),))), p), c)
+                if p not in (ONE,) and self.nonnegative(a):
+                    core = self._extremum(op if p > 0 else _OTHER[op], over, atom(a))
+                    return scale(self.power(core, p), c)
+        return atom(self.irreducible(op, over, inner))
+
+    def _product(self, over: tuple[str, ...], form: Form) -> Form:
+        if len(form) != 1:
+            return atom(self.irreducible("prod", over, form))
+        (m, c) = form[0]
+        free, bound = parted(m, frozenset(over))
+        count: Expr = Number(1)
+        for a in over:
+            count = Size(base_name(a)) if count == Number(1) else Apply("mul", (count, Size(base_name(a))))
+        front = constant_power(free, c, count)
+        if front is None:
+            return atom(self.irreducible("prod", over, form))
+        factors = make_monomial(dict(bound.factors))
+        result = front
+        if factors != UNIT:
+            result = multiply(result, atom(self.irreducible("prod", over, ((factors, ONE),))))
+        if bound.exponent:
+            result = multiply(result, ((Monomial((), self._sum(over, bound.exponent)), ONE),))
+        return result
+
+    def irreducible(self, op: str, over: tuple[str, ...], inner: Form) -> Read:
+        """The read of the reduction; equal reductions have one name, whatever their axes are called."""
+        names = {a: f"${base_name(a)}{k or ''}" for k, a in enumerate(sorted(over))}
+        renamed = moved(inner, {a: Affine.axis(n) for a, n in names.items()})
+        text = f"{op}[{','.join(sorted(names.values()))}]{form_key(renamed)}"
+        axes = tuple(sorted(set(axes_used_form(inner)) - set(over)))
+        name = self._names.get(text)
+        if name is None:
+            hides = op == "sum" and any(is_indicator(a) for m, _ in inner for a, _ in m.factors)
+            name = self._names[text] = f"§{len(self._names)}{VANISHING if hides else ''}"
+            sign = op not in ("any", "all") and all(c >= 0 and self._positive(m) for m, c in inner)
+            self.atoms[name] = Irreducible(name, op, over, axes, inner, sign or op in ("any", "all"))
+        return Read(name, tuple(Affine.axis(a) for a in axes))
+
+    def exponential(self, f: Form) -> Form:
+        """``exp(f)``; a mask in the exponent hides the term."""
+        masks = [m for m, c in f if c > 0 and not m.exponent and len(m.factors) == 1 and is_mask(m.factors[0][0])]
+        if not masks:
+            return super().exponential(f)
+        result = super().exponential(tuple((m, c) for m, c in f if m not in masks))
+        for m in masks:
+            shown = m.factors[0][0]
+            assert isinstance(shown, Apply)
+            result = multiply(atom(indicator(shown.args[0])), result)
+        return result
+
+    def _where(self, condition: Expr, a: Expr, b: Expr) -> Form:
+        return super()._where(self.predicate(condition), a, b)
+
+    def predicate(self, e: Expr) -> Expr:
+        """A condition in one writing: no ``not`` before a comparison, the smaller side first."""
+        if not isinstance(e, Apply):
+            return self.canonical(e)
+        match e.op:
+            case "not":
+                inner = self.predicate(e.args[0])
+                if isinstance(inner, Apply) and inner.op in _FLIP:
+                    return self.predicate(Apply(_FLIP[inner.op], inner.args))
+                return inner.args[0] if isinstance(inner, Apply) and inner.op == "not" else Apply("not", (inner,))
+            case "and" | "or":
+                return Apply(e.op, tuple(sorted((self.predicate(a) for a in e.args), key=key)))
+            case "gt" | "ge":
+                return self.predicate(Apply({"gt": "lt", "ge": "le"}[e.op], (e.args[1], e.args[0])))
+            case "eq" | "ne":
+                return Apply(e.op, tuple(sorted((self.canonical(a) for a in e.args), key=key)))
+            case _:
+                return Apply(e.op, tuple(self.canonical(a) for a in e.args))
+
+
+def constant_power(free: Monomial, c: Fraction, count: Expr) -> Form | None:
+    """``(c * free)**count`` for a number of terms that is a size; None where a sign is in doubt."""
+    if free == UNIT and c == 1:
+        return ((UNIT, ONE),)
+    base = express(((Monomial(free.factors), c),))
+    result = ((UNIT, ONE),) if (free.factors, c) == ((), ONE) else atom(Apply("pow", (base, count)))
+    if free.exponent:
+        grown = tuple((make_monomial({**dict(m.factors), count: ONE}, m.exponent), k) for m, k in free.exponent)
+        if isinstance(count, Apply):
+            return None
+        result = multiply(result, ((Monomial((), make_form(dict(grown))), ONE),))
+    return result
+
+
+def parted(m: Monomial, over: frozenset[str]) -> tuple[Monomial, Monomial]:
+    """A monomial as the product of what is free of axes and what is not."""
+    free = {a: p for a, p in m.factors if over.isdisjoint(free_axes(a))}
+    bound = {a: p for a, p in m.factors if a not in free}
+    still = {e: c for e, c in m.exponent if over.isdisjoint(axes_used(e))}
+    moving = {e: c for e, c in m.exponent if e not in still}
+    return make_monomial(free, make_form(still)), make_monomial(bound, make_form(moving))
+
+
+def without(m: Monomial, e: Expr) -> Monomial:
+    """A monomial without one of its atoms."""
+    return Monomial(tuple((a, p) for a, p in m.factors if a != e), m.exponent)
+
+
+def axes_used(m: Monomial) -> frozenset[str]:
+    """The axes that a monomial depends on."""
+    found = {a for e, _ in m.factors for a in free_axes(e)}
+    for e, _ in m.exponent:
+        found |= axes_used(e)
+    return frozenset(found)
+
+
+def axes_used_form(f: Form) -> tuple[str, ...]:
+    """The axes that a form depends on, sorted."""
+    return tuple(sorted({a for m, _ in f for a in axes_used(m)}))
+
+
+def size_of(f: Form) -> int:
+    """The number of terms of a form, those of its exponents included."""
+    return sum(1 + size_of(m.exponent) for m, _ in f)
+
+
+def _masks(term: tuple[Monomial, Monomial, Fraction]) -> bool:
+    free, bound, c = term
+    one = free == UNIT and len(bound.factors) == 1 and not bound.exponent and c > 0
+    return one and is_mask(bound.factors[0][0])
+
+
+def moved(f: Form, names: Mapping[str, Affine]) -> Form:
+    """A form with axes replaced."""
+
+    def monomial(m: Monomial) -> Monomial:
+        factors: dict[Expr, Fraction] = {}
+        for a, p in m.factors:
+            b = placed(a, names)
+            factors[b] = factors.get(b, Fraction(0)) + p
+        return make_monomial(factors, moved(m.exponent, names))
+
+    total: dict[Monomial, Fraction] = {}
+    for m, c in f:
+        n = monomial(m)
+        total[n] = total.get(n, Fraction(0)) + c
+    return make_form(total)
+
+
+@lru_cache(maxsize=256)
+def values_of(boxes: tuple[Box, ...], facts: tuple[tuple[str, tuple[str, float]], ...]) -> Values:
+    """The values of a region, shared by all who ask for the same one."""
+    return Values(boxes, dict(facts))
