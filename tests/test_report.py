@@ -113,8 +113,8 @@ def test_stream_tells_state_and_stages() -> None:
     page = str(ioweave.stream("attention", "x"))
     for words in (
         "P.max[q]",
-        "repaired by rescale",
-        "66 values (264 B)",
+        "rescale",
+        "d + 2 = 66 values, 264 B for each row of q",
         "head",
         "body",
         "merge",

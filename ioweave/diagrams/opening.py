@@ -50,16 +50,20 @@ def line_dtype(line: Line, known: dict[str, str]) -> str:
 class _Opener:
     """Splits one line; `boxes` collects its parts in order of evaluation."""
 
-    def __init__(self, line: Line, dtype: str) -> None:
+    def __init__(self, line: Line, dtype: str, others: frozenset[str]) -> None:
         self.line = line
+        self._others = others  # names of inputs and lines, which a part may not take
         self.dtype = dtype
         self.boxes: list[Box] = []
         self._taken: dict[str, int] = {}
         self._guards: tuple[Expr, ...] = ()  # what holds where the value of the present part is used
 
     def name(self, part: str) -> str:
-        n = self._taken[part] = self._taken.get(part, 0) + 1
-        return f"{self.line.name}.{part}" + (str(n) if n > 1 else "")
+        while True:
+            n = self._taken[part] = self._taken.get(part, 0) + 1
+            name = f"{self.line.name}.{part}" + (str(n) if n > 1 else "")
+            if name not in self._others:
+                return name
 
     def ordered(self, axes: tuple[str, ...]) -> tuple[str, ...]:
         """Axes in the order of the line, then in order of appearance."""
@@ -225,9 +229,14 @@ def _instantiate(
     return transform(e, step)
 
 
-def open_one(line: Line, dtype: str) -> tuple[Box, ...]:
-    """The boxes of one line, axes by the line's own names."""
-    return _Opener(line, dtype).open()
+def open_one(line: Line, dtype: str, others: frozenset[str] = frozenset()) -> tuple[Box, ...]:
+    """The boxes of one line, axes by the line's own names; no part has a name among ``others``."""
+    return _Opener(line, dtype, others).open()
+
+
+def names_of(diagram: Diagram) -> frozenset[str]:
+    """The names of a diagram's inputs and lines."""
+    return frozenset(x.name for x in (*diagram.inputs, *diagram.lines))
 
 
 @lru_cache(maxsize=256)
@@ -235,9 +244,10 @@ def open_diagram(diagram: Diagram) -> Opened:
     """Every line opened into boxes, axes renamed to components."""
     known = {i.name: i.dtype for i in diagram.inputs}
     boxes: list[Box] = []
+    names = names_of(diagram)
     for line in diagram.lines:
         known[line.name] = dtype = line_dtype(line, known)
-        boxes.extend(open_one(line, dtype))
+        boxes.extend(open_one(line, dtype, names))
     renamed = rename_components(tuple(boxes))
     base = {a: base_name(a) for b in renamed for a in b.all_axes}
     inputs = tuple(Operand(i.name, i.dims, i.dtype, i.fact) for i in diagram.inputs)
@@ -265,12 +275,13 @@ def open_line(diagram: Diagram, name: str) -> Diagram:
     """
     known = {i.name: i.dtype for i in diagram.inputs}
     lines: list[Line] = []
+    names = names_of(diagram)
     for line in diagram.lines:
         known[line.name] = dtype = line_dtype(line, known)
         if line.name != name:
             lines.append(line)
             continue
-        for box in open_one(line, dtype):
+        for box in open_one(line, dtype, names):
             part = as_line(box)
             known[part.name] = dtype
             plain = replace(part, dtype=None)

@@ -49,14 +49,14 @@ def alternatives(
 
 def _record(opened: Opened, axis: str, plan: Plan, sizes: Mapping[str, int | float], accumulate: str) -> Alternative:
     given = Given(accumulate=accumulate)
-    state = tuple(StateEntry(b.name, b.axes, given.held(b.dtype), "", "") for b in plan.state)
+    state = tuple(StateEntry(b.name, b.axes, given.held(b.dtype), "", "") for b in plan.carried)
     values, size = measure(state, sizes)
     several = len({r.reduction for r in plan.repairs}) < len([r for r in plan.repairs if r.kind != "none"])
     passes = max(plan.passes, 1)
     how = "every reduction beside the ones that it needs" if passes == 1 else "one accumulator for each reduction"
     if passes > 1 and several:
         how = "as few passes as the reductions allow"
-    held = tuple(f"{b.name}[{', '.join(b.axes)}]" for b in plan.state)
+    held = tuple(f"{b.name}[{', '.join(b.axes)}]" for b in plan.carried)
     return Alternative(passes, values or 0, size or 0, loads(opened, axis, plan, sizes), held, how)
 
 

@@ -30,12 +30,14 @@ class Bounds:
         nonnegative: Callable[[Expr], bool],
         full: Callable[[Expr], Form],
         stays: Callable[[Form], bool],
+        small: Callable[[Expr], bool],
     ) -> None:
         self._boxes = boxes
         self._passes = passes
         self._nonnegative = nonnegative
         self._full = full
         self._stays = stays
+        self._small = small
         self._loose: dict[Expr, bool] = {}
 
     def bounded(self, exponent: Form) -> bool:
@@ -54,7 +56,7 @@ class Bounds:
         """Whether an expression has an exponential along the axis, as a factor of a term, with no proved bound."""
         known = self._loose.get(e)
         if known is None:
-            known = self._loose[e] = self._is_loose(e)
+            known = self._loose[e] = self._is_loose(e) and not self._small(e)
         return known
 
     def _is_loose(self, e: Expr) -> bool:

@@ -12,28 +12,78 @@ terms in the fragment of `values`; see docs/theory for what lies outside.
 
 from __future__ import annotations
 
+from ioweave.derive.streaming.interchange import Settled
+from ioweave.derive.streaming.normal_form import atom, express
 from ioweave.derive.streaming.plan import Plan
+from ioweave.derive.streaming.separability import Screen, screen
+from ioweave.derive.streaming.separate import form_atoms
+from ioweave.derive.streaming.values import Irreducible, values_of
 from ioweave.diagrams.boxes import Box, Opened, source
+from ioweave.diagrams.expressions import Expr, Read, free_axes, reads
 
 
-def least_passes(opened: Opened, plan: Plan, axis: str) -> str | None:
-    """Why no fewer passes do, for a plan of several; None for one."""
+def least_passes(opened: Opened, plan: Plan, axis: str) -> tuple[str | None, str | None]:
+    """Why no fewer passes do, for a plan of several, and what numbers leave open.
+
+    The second part is not None where values at random show terms that might separate after all, of
+    a reduction for which no plan was found.
+    """
     if plan.passes < 2:
-        return None
+        return None, None
+    found = _screens(opened, axis)
+    maybe = next((f"{name}: {s.said}" for name, s in found if s.may_separate), None)
     chain = _chain(plan, opened, axis)
-    return f"{plan.passes} passes are least: " + ", then ".join(chain) if chain else None
+    said = f"{plan.passes} passes are least: " + ", then ".join(chain) if chain else None
+    if said is not None and found:
+        said += "; " + "; ".join(dict.fromkeys(f"{name}: {s.said}" for name, s in found))
+    return said, maybe
+
+
+def _screens(opened: Opened, axis: str) -> list[tuple[str, Screen]]:
+    """What numbers say of every reduction over the axis that waits for another one in the canonical form."""
+    facts = tuple(sorted((i.name, i.fact) for i in opened.inputs if i.fact is not None))
+    values = values_of(opened.boxes, facts)
+    settled = Settled(values, frozenset({axis}))
+    homes: dict[str, str] = {}
+    for box in opened.boxes:
+        for e in form_atoms(settled.of(box.name)):
+            for r in reads(e):
+                homes.setdefault(r.array, box.name)
+    needed = {r.array for n in opened.outputs for e in form_atoms(settled.of(n)) for r in reads(e)}
+    found: list[tuple[str, Screen]] = []
+    todo, seen = list(needed), set[str]()
+    while todo:
+        name = todo.pop()
+        known = values.atoms.get(name)
+        if known is None or name in seen:
+            continue
+        seen.add(name)
+        todo += [r.array for e in form_atoms(known.inner) for r in reads(e)]
+        if settled.reduces(name) and settled.depth_of(name) > 1:
+            result = _screened(known, settled, axis)
+            if result is not None:
+                found.append((homes.get(name, opened.outputs[-1]), result))
+    return found
+
+
+def _screened(known: Irreducible, settled: Settled, axis: str) -> Screen | None:
+    def waits(e: Expr) -> bool:
+        return isinstance(e, Read) and settled.depth(atom(e)) > 0
+
+    return screen(known.op, express(known.inner), waits, lambda e: axis in free_axes(e), settled.values.nonnegative)
 
 
 def _chain(plan: Plan, opened: Opened, axis: str) -> list[str]:
     """For each pass, a box of it that waits for the pass before, from the first to the last."""
     runs = {n: run for n, run, _ in plan.stages}
     boxes = {b.name: b for b in plan.boxes}
+    finished = {b.name for b in (*plan.state, *plan.tail)}
     last = max((n for n in runs if runs[n] == plan.passes), key=lambda n: n in opened.outputs, default=None)
     said: list[str] = []
     run = plan.passes
     current = last
     while current is not None and run > 1:
-        found = _waits(current, boxes, runs, run)
+        found = _waits(current, boxes, runs, run, finished)
         if found is None:
             break
         box = boxes[found[0]]
@@ -43,7 +93,9 @@ def _chain(plan: Plan, opened: Opened, axis: str) -> list[str]:
     return list(reversed(said))
 
 
-def _waits(name: str, boxes: dict[str, Box], runs: dict[str, int], run: int) -> tuple[str, str] | None:
+def _waits(
+    name: str, boxes: dict[str, Box], runs: dict[str, int], run: int, finished: set[str]
+) -> tuple[str, str] | None:
     """A box of pass ``run`` at or behind a name, and the finished result of the pass before that it reads."""
     todo, seen = [name], set[str]()
     while todo:
@@ -54,7 +106,7 @@ def _waits(name: str, boxes: dict[str, Box], runs: dict[str, int], run: int) -> 
         box = boxes[n]
         operands = [source(r.array) for r in box.reads()]
         for m in operands:
-            if runs.get(n) == run and runs.get(m, 0) == run - 1:
+            if runs.get(n) == run and runs.get(m, 0) == run - 1 and m in finished:
                 return n, m
         todo += operands
     return None

@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import comb, isqrt
 
+from ioweave.derive.streaming.budget import spend
 from ioweave.derive.streaming.formula import key
 from ioweave.diagrams.expressions import Apply, Expr, Number, Read
 
@@ -141,6 +142,7 @@ def multiply(f: Form, g: Form, most: int = MAX_TERMS) -> Form:
     if len(f) * len(g) > most:
         f, g = (((_atom_of(h)) if len(h) > 1 else h) for h in (f, g))
     total: dict[Monomial, Fraction] = {}
+    spend(len(f) * len(g))
     for m, c in f:
         for n, k in g:
             j = _join(m, n)

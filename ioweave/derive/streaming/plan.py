@@ -93,6 +93,11 @@ class Plan:
         return tuple(b for b in self.boxes if b.running)
 
     @property
+    def carried(self) -> tuple[Box, ...]:
+        """The accumulators that hold data: what positions alone decide, as a running count, is no state."""
+        return tuple(b for b in self.state if not positional(b))
+
+    @property
     def head(self) -> tuple[Box, ...]:
         """Boxes that run before any loop."""
         return self._at("head")
@@ -121,3 +126,8 @@ class Plan:
     def pass_of(self, name: str) -> int:
         """The pass in which a box runs."""
         return next(p for n, p, _ in self.stages if n == name)
+
+
+def positional(box: Box) -> bool:
+    """Whether a box is known from indices, sizes and constants alone (counting.md 22)."""
+    return not box.reads() and box.rescale is None and box.recentre is None

@@ -15,53 +15,33 @@ step of the updating formula, on numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations_with_replacement
 
 from ioweave.derive.streaming.cascade import Passes, inline, live, on_reads, placed, renamed
 from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.gate import Sample, agree
 from ioweave.derive.streaming.job import guarded_divisors
+from ioweave.derive.streaming.moments import Moment, Nonnegative, fresh, second_moments, terms, transparent, unscaled
 from ioweave.derive.streaming.normal_form import (
     ONE,
     Canonical,
     Form,
     Monomial,
     atom,
-    conditions,
     express,
     form_key,
-    indicator,
-    is_indicator,
-    make_form,
     make_monomial,
     multiply,
     product,
 )
 from ioweave.derive.streaming.plan import Repair
 from ioweave.derive.streaming.rescale import read_of
-from ioweave.derive.streaming.separate import form_atoms, is_fixed
+from ioweave.derive.streaming.separate import is_fixed
 from ioweave.diagrams.boxes import OLD, RUNNING, Box, base_name, source
 from ioweave.diagrams.expressions import Apply, Expr, Index, Number, Read, Size, free_axes, rename_axes, transform, walk
 
-Nonnegative = Callable[[Expr], bool]
 _LINEAR = frozenset({"add", "sub", "masked_sub", "neg", "mul", "div", "masked_div", "where"})
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """Accumulators of one second moment: ``square = sum w f g``, ``left = sum w f``, ``right = sum w g``.
-
-    ``weight`` is the accumulator of ``w``, there already or to be made; ``unit`` says that it counts,
-    so that its finished value is a product of sizes.
-    """
-
-    square: Box
-    left: Box
-    right: Box
-    weight: Box
-    unit: bool
 
 
 def recentred(
@@ -83,7 +63,9 @@ def recentred(
     while True:
         found = _once(current, axes, streamed, kept, nonnegative)
         if found is None:
-            return current, repairs, identities
+            current = live(_shared(current, kept), kept)
+            names = {b.name for b in current}
+            return current, [r for r in repairs if r.accumulator in names], identities
         current, more, identity = found
         repairs += more
         identities.append(identity)
@@ -92,100 +74,31 @@ def recentred(
 def _once(
     boxes: list[Box], axes: frozenset[str], streamed: frozenset[str], kept: frozenset[str], nonnegative: Nonnegative
 ) -> tuple[list[Box], list[Repair], str] | None:
-    sums = [b for b in boxes if b.running and b.reduction == "sum" and frozenset(b.over) & streamed == axes]
-    if len(sums) < 2:
-        return None
-    passes = Passes(axes)
-    for b in boxes:
-        passes.place(b)
+    """One moment recentred; where none is found, once more with numbers and sizes taken out of the sums."""
     canonical = Canonical(nonnegative=nonnegative)
-    for moment in _moments(sums, boxes, passes, streamed, canonical, nonnegative):
-        found = _Rewriting(moment, boxes, passes, kept, streamed, canonical).result()
-        if found is not None:
-            return found
+    tried: list[Box] | None = boxes
+    for again in (True, False):
+        if tried is None:
+            return None
+        sums = [b for b in tried if b.running and b.reduction == "sum" and frozenset(b.over) & streamed == axes]
+        if len(sums) < 2:
+            return None
+        passes = Passes(axes)
+        for b in tried:
+            passes.place(b)
+        for moment in second_moments(sums, tried, passes, streamed, canonical, nonnegative):
+            found = _Rewriting(moment, tried, passes, kept, streamed, canonical).result()
+            if found is not None:
+                return found[0], [*_taken_out(boxes, tried), *found[1]], found[2]
+        tried = unscaled(sums, tried, passes, canonical) if again else None
     return None
 
 
-# -- which accumulators are a second moment
-
-
-def _moments(
-    sums: list[Box],
-    boxes: list[Box],
-    passes: Passes,
-    streamed: frozenset[str],
-    canonical: Canonical,
-    nonnegative: Nonnegative,
-) -> Iterator[Moment]:
-    """The second moments among the sums of one pass, sums known by fewer axes first."""
-    followed = {source(r.array) for b in boxes for r in b.reads() if r.array.endswith((RUNNING, OLD))}
-    maps = {b.name: b for b in boxes if b.reduction is None and passes.when[b.name].inside}
-    forms = {b.name: canonical.form(inline(b.body, maps, lambda r: _transparent(r, maps))) for b in sums}
-    means = sorted((b for b in sums if b.recentre is None), key=lambda b: len(b.axes))
-    names = {b.name for b in boxes}
-    for c in sums:
-        if c.recentre is not None or c.name in followed:
-            continue
-        here = [b for b in means if b is not c and _beside(b, c, passes)]
-        for a, b in combinations_with_replacement(here, 2):
-            whole = multiply(forms[a.name], forms[b.name])
-            for w in here:
-                if w is a or w is b or not form_atoms(forms[w.name]) or not nonnegative(w.body):
-                    continue
-                if multiply(forms[c.name], forms[w.name]) == whole:
-                    yield Moment(c, a, b, w, False)
-            if c.rescale is not None:
-                continue
-            for test in _tests(forms[c.name], forms[a.name], forms[b.name]):
-                body: Expr = Number(1) if test is None else indicator(test)
-                if multiply(forms[c.name], canonical.form(body)) == whole:
-                    yield Moment(c, a, b, _counter(c, a, b, body, here, names, streamed), test is None)
-
-
-def _tests(*forms: Form) -> tuple[Expr | None, ...]:
-    """What may select the terms that count: nothing, or the predicates that every term of the forms has."""
-    shared = [set(conditions(m)) for f in forms for m, _ in f]
-    each = sorted(set.intersection(*shared), key=text) if shared else []
-    if not each:
-        return (None,)
-    test = each[0]
-    for other in each[1:]:
-        test = Apply("and", (test, other))
-    return None, test
-
-
-def _transparent(r: Read, maps: Mapping[str, Box]) -> bool:
-    return r.array in maps and r == read_of(maps[r.array])
-
-
-def _beside(b: Box, c: Box, passes: Passes) -> bool:
-    """Whether a sum runs with another, over the same axes, by the same factor, and needs no further axis."""
-    same = frozenset(b.over) == frozenset(c.over) and b.rescale == c.rescale and set(b.axes) <= set(c.axes)
-    return same and passes.when[b.name].run == passes.when[c.name].run
-
-
-def _counter(c: Box, a: Box, b: Box, body: Expr, here: list[Box], names: set[str], streamed: frozenset[str]) -> Box:
-    """The accumulator that counts terms, there already or new: one for each row that both means have."""
-    axes = tuple(x for x in a.axes if x in b.axes)
-    over = c.over
-    if body == Number(1):  # sizes of the axes that are whole in every step cost nothing
-        over = tuple(x for x in c.over if x in streamed)
-        body = product(Size(base_name(x)) for x in c.over if x not in streamed)
-    else:
-        needed = free_axes(body)
-        axes = tuple(x for x in c.axes if x in axes or x in needed)
-    for known in here:
-        if known.body == body and frozenset(known.over) == frozenset(over) and set(known.axes) == set(axes):
-            return known
-    return Box(_fresh(f"{c.line}.count", names), axes, body, "sum", over, a.dtype, c.line, running=True)
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    n, free = 1, name
-    while free in taken:
-        n += 1
-        free = f"{name}{n}"
-    return free
+def _taken_out(before: list[Box], after: list[Box]) -> list[Repair]:
+    """The repairs of sums that numbers and sizes were taken out of."""
+    names = {b.name for b in before}
+    behind = {r.array: b.name for b in after if b.reduction is None for r in b.reads() if r.array not in names}
+    return [Repair(behind[b.name], b.name, "separate") for b in after if b.name not in names and b.running]
 
 
 # -- its centred form, and the tail in terms of it
@@ -207,7 +120,7 @@ class _Rewriting:
         self.streamed, self.canonical = streamed, canonical
         self.names = {b.name for b in boxes}
         c = moment.square
-        self.centred = replace(c, name=_fresh(f"{c.line}.centred", self.names))
+        self.centred = replace(c, name=fresh(f"{c.line}.centred", self.names))
         between = Apply("mul", (read_of(moment.left), read_of(moment.right)))
         if moment.left is moment.right:
             between = Apply("pow", (read_of(moment.left), Number(2)))
@@ -345,12 +258,12 @@ class _Rewriting:
 
     def written(self) -> list[Box] | None:
         """The boxes of the centred moment, the one itself last; None where its terms cannot be had, or differ."""
-        terms = self.terms()
-        if terms is None:
-            return None
         moment, weight = self.moment, self.moment.weight
+        found = terms(moment, self.in_loop())
+        if found is None:
+            return None
         made = [] if weight.name in self.names else [weight]
-        f, g, times = terms
+        f, g, times = found
         same = moment.left is moment.right
         means = [self.mean(moment.left), *([] if same else [self.mean(moment.right)])]
         made += [m for m in means if m.name not in self.names]
@@ -380,7 +293,7 @@ class _Rewriting:
         for b in self.boxes:
             if b.body == body and b.reduction is None and set(b.axes) == set(axes) and b.dtype == a.dtype:
                 return b
-        return Box(_fresh(f"{a.name}.mean", self.names), axes, body, None, (), a.dtype, self.moment.square.line)
+        return Box(fresh(f"{a.name}.mean", self.names), axes, body, None, (), a.dtype, self.moment.square.line)
 
     def moved(self, means: list[Box], moves: tuple[bool, bool]) -> tuple[Box, list[Box]]:
         """The box of ``W (a - a')(b - b')``, and those of changes of means that have fewer axes.
@@ -395,7 +308,7 @@ class _Rewriting:
             body = Apply("sub", (Apply("masked_div", (before(a), before(weight))), read_of(mean)))
             if set(mean.axes) == set(c.axes):
                 return body
-            box = Box(_fresh(f"{a.name}.moved", self.names), mean.axes, body, None, (), a.dtype, c.line)
+            box = Box(fresh(f"{a.name}.moved", self.names), mean.axes, body, None, (), a.dtype, c.line)
             more.append(box)
             return read_of(box)
 
@@ -408,26 +321,7 @@ class _Rewriting:
             body = Apply("mul", (before(moment.right), change(moment.left, means[0])))
         else:
             body = Apply("mul", (before(moment.left), change(moment.right, means[1])))
-        return Box(_fresh(f"{c.name}.recentre", self.names), c.axes, body, None, (), c.dtype, c.line), more
-
-    def terms(self) -> tuple[Expr, Expr, Callable[[Expr], Expr]] | None:
-        """``f``, ``g``, and what makes ``w h`` of ``h``."""
-        moment, w = self.moment, self.moment.weight.body
-        if moment.unit:
-            return moment.left.body, moment.right.body, lambda h: h
-        maps = self.in_loop()
-        for opened in ({}, maps):
-            weight = self.canonical.form(inline(w, opened, lambda r: _transparent(r, maps)))
-            sides = []
-            for a in (moment.left, moment.right):
-                body = inline(a.body, opened, lambda r: _transparent(r, maps))
-                order = {n: i for i, n in enumerate(dict.fromkeys(walk(body)))}
-                quotient = _quotient(self.canonical.form(body), weight)
-                sides.append(None if quotient is None else express(quotient, order))
-            f, g = sides
-            if f is not None and g is not None:
-                return f, g, lambda h: _times(w, h)
-        return None
+        return Box(fresh(f"{c.name}.recentre", self.names), c.axes, body, None, (), c.dtype, c.line), more
 
     def in_loop(self) -> dict[str, Box]:
         """The maps of the loop."""
@@ -439,11 +333,11 @@ class _Rewriting:
         maps = {**self.in_loop(), **{b.name: b for b in made[:-1]}}
 
         def value(e: Expr) -> Expr:
-            e = inline(e, maps, lambda r: r.array not in self.names or _transparent(r, maps))
+            e = inline(e, maps, lambda r: r.array not in self.names or transparent(r, maps))
             return on_reads(e, lambda r: sums.get(r.array, r))
 
         def term(e: Expr, i: int) -> Expr:
-            return _at(inline(e, maps, lambda r: r.array not in self.names or _transparent(r, maps)), i, c.over)
+            return _at(inline(e, maps, lambda r: r.array not in self.names or transparent(r, maps)), i, c.over)
 
         def added(b: Box, n: int) -> Expr:
             body = Number(1) if moment.unit and b is moment.weight else b.body
@@ -492,6 +386,28 @@ def _identity(moment: Moment, centred: Expr, between: Expr) -> str:
     over = ", ".join(moment.square.over)
     whole = f"sum[{over}]({text(moment.square.body)})"
     return f"{whole} = sum[{over}]({text(centred)}) + {text(between)} with {said}"
+
+
+def _shared(boxes: list[Box], kept: frozenset[str]) -> list[Box]:
+    """The boxes with one count for all that count the same terms, where one of them has fewer axes."""
+    counts = [b for b in boxes if b.running and b.reduction == "sum" and is_fixed(b.body) and b.name not in kept]
+    found: dict[str, Box] = {}
+    for b in counts:
+        same = [o for o in counts if o.body == b.body and set(o.over) == set(b.over) and set(o.axes) < set(b.axes)]
+        if same:
+            found[b.name] = min(same, key=lambda o: len(o.axes))
+    if not found:
+        return boxes
+    axes = {b.name: b.axes for b in counts}
+
+    def shared(r: Read) -> Read:
+        name = source(r.array)
+        if name not in found:
+            return r
+        at = dict(zip(axes[name], r.index, strict=True))
+        return Read(found[name].name + r.array[len(name) :], tuple(at[a] for a in found[name].axes))
+
+    return _ordered([replace(b, body=on_reads(b.body, shared)) for b in boxes])
 
 
 def _ordered(boxes: list[Box]) -> list[Box]:
@@ -551,39 +467,6 @@ def _at(e: Expr, i: int, over: tuple[str, ...]) -> Expr:
         return n
 
     return transform(e, step)
-
-
-def _times(w: Expr, h: Expr) -> Expr:
-    """``w h``; what a mask hides of w, it hides of the product."""
-    if isinstance(w, Apply) and w.op == "where" and w.args[2] == Number(0):
-        inner = h if w.args[1] == Number(1) else Apply("mul", (w.args[1], h))
-        return Apply("where", (w.args[0], inner, Number(0)))
-    return Apply("mul", (w, h))
-
-
-def _quotient(a: Form, w: Form) -> Form | None:
-    """``f`` with ``f w = a``, free of the indicators of w; None if it is no sum of monomials, or not one for many."""
-    shown = [(_shown(m), c) for m, c in a]
-    bare = [(_shown(m), c) for m, c in w]
-    if not shown or not bare:
-        return None
-    if len(bare) == 1:
-        (m, c) = bare[0]
-        inverse: Form = ((make_monomial({x: -p for x, p in m.factors}, tuple((e, -k) for e, k in m.exponent)), 1 / c),)
-        found = multiply(make_form(dict(shown)), inverse)
-    else:
-        (m, c), (n, k) = shown[0], bare[0]
-        for n, k in bare:
-            inverse = ((make_monomial({x: -p for x, p in n.factors}, tuple((e, -q) for e, q in n.exponent)), 1 / k),)
-            found = multiply(((m, c),), inverse)
-            if multiply(found, w) == a:
-                return found
-        return None
-    return found if multiply(found, w) == a else None
-
-
-def _shown(m: Monomial) -> Monomial:
-    return make_monomial({x: p for x, p in m.factors if not is_indicator(x)}, m.exponent)
 
 
 def _contracts(e: Expr, axes: tuple[str, ...]) -> bool:

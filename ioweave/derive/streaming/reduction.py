@@ -236,6 +236,8 @@ def _sum(job: Job, shop: Workshop) -> None:
     axes = (*box.axes, *spread)
     trivial = len(kept) == 1 and kept[0].tail == ((UNIT, ONE),) and not constant and not spread
     kind: RepairKind = "separate" if len(kept) + bool(constant) > 1 else "rescale"
+    if len({g.carried.reference for g in kept if g.carried.reference}) > 1:
+        kind = "moments"  # several powers of one weight
     terms: list[Form] = []
     pointwise: list[Form] = [constant] if constant else []
     order = dict(job.order)

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
+from ioweave.derive.streaming.budget import budget
 from ioweave.derive.streaming.cascade import Passes, live, renamed
 from ioweave.derive.streaming.emission import Emission
 from ioweave.derive.streaming.given import Given
-from ioweave.derive.streaming.plan import Merge, Plan, Refusal, Repair, Stage, Unrepairable
+from ioweave.derive.streaming.plan import Merge, Plan, Refusal, Repair, Stage, Unrepairable, positional
 from ioweave.derive.streaming.recentre import recentred
 from ioweave.derive.streaming.reduction import reduce
 from ioweave.derive.streaming.workshop import STEP, Workshop
@@ -42,7 +43,8 @@ def repair(
     are repaired with respect to each other. Nothing is raised: what cannot be repaired is left as
     it was and listed in ``refusals``.
     """
-    return _repair(boxes, streamed, kept, Given.of(facts, values, accumulate, frugal))
+    with budget():
+        return _repair(boxes, streamed, kept, Given.of(facts, values, accumulate, frugal))
 
 
 @lru_cache(maxsize=4096)
@@ -63,7 +65,7 @@ def _repair(
         if axes:
             shop = _repair_class(current, axes, streamed, given)
             found = _settle(shop.out, kept)
-            if len([c for c in classes if c]) == 1 and not given.frugal:
+            if len([c for c in classes if c]) == 1 and not given.frugal and not _plain(found, axes, kept):
                 rival = _from_values(current, axes, given, kept)
                 if rival is not None and _cost(rival.out, axes, kept) < _cost(found, axes, kept):
                     shop, found = rival, _settle(rival.out, kept)
@@ -89,7 +91,7 @@ def _repair(
         tuple(current),
         streamed,
         stages,
-        tuple(r for r in repairs if r.accumulator in names),
+        tuple(r for r in repairs if r.accumulator in {b.name for b in running}),
         tuple(Merge(b.name, b.reduction or "sum", b.rescale) for b in running),
         tuple(dict.fromkeys(identities)),
         tuple(dict.fromkeys(assumes)),
@@ -133,6 +135,14 @@ def _repair_class(boxes: list[Box], axes: frozenset[str], streamed: frozenset[st
     return shop
 
 
+def _plain(boxes: list[Box], axes: frozenset[str], kept: frozenset[str]) -> bool:
+    """Whether the state is one accumulator that follows nothing, in one pass: no plan has less."""
+    needed = live(boxes, kept)
+    state = [b for b in needed if b.running]
+    single = len(state) == 1 and state[0].rescale is None
+    return single and max(run for _, run, _ in _stages(needed, axes)) == 1
+
+
 def _from_values(boxes: list[Box], axes: frozenset[str], given: Given, kept: frozenset[str]) -> Workshop | None:
     """The plan of the canonical form; None where a value cannot be written as boxes."""
     table = {b.name: b for b in boxes}
@@ -148,7 +158,7 @@ def _cost(boxes: list[Box], axes: frozenset[str], kept: frozenset[str]) -> tuple
     """Passes, values of state (every axis that not all of it shares at one nominal size), results that may overflow."""
     needed = live(boxes, kept)
     runs = [run for _, run, _ in _stages(needed, axes)]
-    state = [b for b in needed if b.running]
+    state = [b for b in needed if b.running and not positional(b)]
     shared = set.intersection(*(set(b.axes) for b in state)) if state else set()
     tops = {b.name for b in state if b.reduction in ("max", "min")}
     bare = sum(_bare_exponential(b.body, tops) for b in needed if b.name not in tops)

@@ -71,14 +71,15 @@ class Rows:
         if exponent:
             factors.append((Apply("exp", (express(exponent),)), ONE))
         walking: list[Power] = []
-        free: list[Power] = []
+        powers: dict[Expr, Fraction] = {}  # one entry for each, so that no root is used up twice
         for e, p in factors:
             if set(axes).isdisjoint(free_axes(e)):
-                free.append((e, p))
+                powers[e] = powers.get(e, Fraction(0)) + p
             elif p.denominator == 1 and 1 < p <= _MOST:
                 walking += [(e, ONE)] * int(p)
             else:
                 walking.append((e, p))
+        free = [(e, p) for e, p in powers.items() if p]
         if not walking or len(walking) > _MOST:
             return None
         best = min((b for b in self._splits(walking, free, axes)), default=INF)
@@ -89,7 +90,7 @@ class Rows:
         for e, p in free:
             if p < 0 and (2 * p).denominator == 1 and self._unfold.tells(e):
                 tokens += [e] * min(int(-2 * p), 4)
-        if not self._hopeful([e for e, _ in walking], tokens):
+        if not self._hopeful([e for e, p in walking if p == 1], [*tokens, *(e for e, p in walking if p != 1)]):
             return
         for sides in product((0, 1), repeat=len(walking)):
             a = _product(w for w, s in zip(walking, sides, strict=True) if s == 0)
@@ -126,8 +127,11 @@ class Rows:
 
     def _hopeful(self, row: Iterable[Expr], divisors: Iterable[Expr]) -> bool:
         """Whether each unbounded array among the factors of a row is part of some divisor."""
-        loose = {e.array for e in row if isinstance(e, Read) and self._is_leaf(e)}
-        return not loose or loose <= frozenset().union(*(self._unfold.support(d) for d in divisors))
+        bare = [e for e in row if isinstance(e, Read) and self._is_leaf(e)]
+        if not bare:
+            return True
+        others = [*divisors, *(e for e in row if e not in bare)]
+        return {e.array for e in bare} <= frozenset().union(*(self._unfold.support(d) for d in others))
 
     def _is_leaf(self, r: Read) -> bool:
         """Whether an array with no bounds is read that is no map."""
@@ -161,11 +165,9 @@ class Rows:
                 return self._flat(a, axes, p * _HALF)
             case Apply(op="rsqrt", args=(a,)):
                 return self._flat(a, axes, -p * _HALF)
-            case Apply(op="max", args=args) if p < 0:
-                # at least each argument, so its inverse is at most that of one which is never negative
-                for a in args:
-                    if self._unfold.tells(a) and self._of(a).lo >= 0:
-                        return self._flat(a, axes, p)
+            case Apply(op="max" | "add") if p < 0:
+                for a in self._parts(e):
+                    return self._flat(a, axes, p)
             case Apply(op="pow", args=(a, Number(value=n))) if n == int(n) and 0 < n <= _MOST:
                 return self._flat(a, axes, p * int(n))
             case Read():
@@ -233,9 +235,9 @@ class Rows:
         side = self._power(((outer, ONE),), q)
         if own:
             side = multiply(side, atom(d))
-        if isinstance(d, Apply) and d.op == "max":
-            return min((self._clamped(e, d, a, axes, q, own) for a in d.args), default=INF)
-        best = INF
+        best = min((self._clamped(e, d, a, axes, q) for a in self._parts(d)), default=INF) if own else INF
+        if best < INF or (isinstance(d, Apply) and d.op == "max"):
+            return best
         for body, extra in self._thinned(inner):
             if q == 1 and self._interval(body, 1).lo < 0:
                 continue
@@ -253,10 +255,17 @@ class Rows:
                     best = min(best, rest.magnitude * extra**q)
         return best
 
-    def _clamped(self, e: Expr, d: Apply, a: Expr, axes: tuple[str, ...], q: int, own: bool) -> float:
+    def _parts(self, d: Expr) -> Iterator[Expr]:
+        """What a divisor is never less than: arguments of a maximum, and of a sum of what is never negative."""
+        if isinstance(d, Apply) and d.op in ("max", "add"):
+            bounds = [self._of(a) for a in d.args]
+            for a, b in zip(d.args, bounds, strict=True):
+                safe = b.lo >= 0 and not b.masked and (d.op == "max" or all(o.lo >= 0 for o in bounds))
+                if safe and self._unfold.tells(a):
+                    yield a
+
+    def _clamped(self, e: Expr, d: Expr, a: Expr, axes: tuple[str, ...], q: int) -> float:
         """By a divisor that is at least ``a``: the row over ``a`` in its place is larger."""
-        if not own or not self._unfold.tells(a) or self._of(a).lo < 0:
-            return INF
         larger = self._unfold.exchanged(e, d, a)
         return self.norm(larger, axes, q) if larger != e else INF
 

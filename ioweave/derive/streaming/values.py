@@ -16,10 +16,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from math import log
 
 from ioweave.derive.streaming.cascade import placed
 from ioweave.derive.streaming.formula import key
 from ioweave.derive.streaming.normal_form import (
+    LOG2,
     MAX_TERMS,
     ONE,
     UNIT,
@@ -48,7 +50,8 @@ from ioweave.diagrams.operators import CASTS
 MONOTONE = frozenset({"tanh", "sigmoid", "erf", "exp", "exp2", "relu", "floor", "round", *CASTS})
 _FLIP = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 _OTHER = {"max": "min", "min": "max"}
-_DEEPEST = 40  # nested reductions in one value
+_PLAIN = 4096  # the largest denominator of a plain fraction
+_LAST_DIGIT = 4.5e-16  # two units in the last place of a float, relative
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,24 @@ class Values(Canonical):
         names = {a: f for a, f in zip(box.axes, e.index, strict=True) if f.bare != a}
         form = self.of(e.array)
         return moved(form, names) if names else form
+
+    def form(self, e: Expr) -> Form:
+        """The value of an expression; elementwise extrema in one order."""
+        if isinstance(e, Apply) and e.op in ("max", "min"):
+            args = sorted(dict.fromkeys(self._flat(e.op, e)), key=key)
+            result = args[0]
+            for a in args[1:]:
+                result = Apply(e.op, (result, a))
+            return atom(result) if len(args) > 1 else super().form(result)
+        return super().form(e)
+
+    def _flat(self, op: str, e: Expr) -> tuple[Expr, ...]:
+        """The arguments of nested extrema of one kind."""
+        if isinstance(e, Apply) and e.op == op:
+            return tuple(x for a in e.args for x in self._flat(op, a))
+        written = self.canonical(e)
+        again = isinstance(written, Apply) and written.op == op
+        return self._flat(op, written) if again and written != e else (written,)
 
     def canonical(self, e: Expr) -> Expr:
         """The expression of the value: equal for equal values."""
@@ -150,20 +171,18 @@ class Values(Canonical):
                 walking.append((free, bound, c))
         if not walking:
             return shift
-        lead = next((w for w in walking if not _masks(w)), walking[0])
-        plain = [w for w in walking if not _masks(w)]
+        plain = [w for w in walking if not _masks(w, op)]
+        lead = (plain or walking)[0]
         if any(w[0] != lead[0] for w in plain):
             return atom(self.irreducible(op, over, form))
         if not self._positive(lead[0]):
             return self._either(op, over, lead[0], shift, walking)
-        size = abs(lead[2])
-        flipped = lead[2] < 0
-        terms = {w[1]: w[2] if _masks(w) else (-w[2] if flipped else w[2]) / size for w in walking}
-        if flipped and len(plain) != len(walking):
-            flipped, terms = False, {w[1]: w[2] if _masks(w) else w[2] / size for w in walking}
-        inner = make_form(terms)
-        core = self._core(_OTHER[op] if flipped else op, over, inner)
-        return add(shift, multiply(((lead[0], -size if flipped else size),), core))
+        size = lead[2] if plain else ONE
+        # a negative factor turns max into min, and the masks with it
+        sign = ONE if size > 0 else -ONE
+        inner = make_form({w[1]: w[2] * sign if _masks(w, op) else w[2] / abs(size) * sign for w in walking})
+        core = self._core(op if size > 0 else _OTHER[op], over, inner)
+        return add(shift, multiply(((lead[0], size),), core))
 
     def _either(
         self,
@@ -174,7 +193,7 @@ class Values(Canonical):
         walking: list[tuple[Monomial, Monomial, Fraction]],
     ) -> Form:
         """A factor of unknown sign: the extremum of the rest where it is >= 0, the other one where it is not."""
-        if any(_masks(w) for w in walking) or factor.exponent:
+        if any(_masks(w, op) for w in walking) or factor.exponent:
             whole = add(*(multiply(((w[0], w[2]),), ((w[1], ONE),)) for w in walking))
             return add(shift, atom(self.irreducible(op, over, whole)))
         rest = make_form({w[1]: w[2] for w in walking})
@@ -242,7 +261,8 @@ class Values(Canonical):
         return Read(name, tuple(Affine.axis(a) for a in axes))
 
     def exponential(self, f: Form) -> Form:
-        """``exp(f)``; a mask in the exponent hides the term."""
+        """``exp(f)``; a mask in the exponent hides the term, and log2(e) written as a number undoes log(2)."""
+        f = add(*(natural(m, c) for m, c in f))
         masks = [m for m, c in f if c > 0 and not m.exponent and len(m.factors) == 1 and is_mask(m.factors[0][0])]
         if not masks:
             return super().exponential(f)
@@ -274,6 +294,16 @@ class Values(Canonical):
                 return Apply(e.op, tuple(sorted((self.canonical(a) for a in e.args), key=key)))
             case _:
                 return Apply(e.op, tuple(self.canonical(a) for a in e.args))
+
+
+def natural(m: Monomial, c: Fraction) -> Form:
+    """A term of an exponent, where its number times log(2) is a plain fraction to the last digit that fraction."""
+    if (LOG2, ONE) in m.factors and c.denominator > _PLAIN:
+        value = float(c) * log(2.0)
+        plain = Fraction(value).limit_denominator(_PLAIN)
+        if plain and abs(float(plain) - value) <= _LAST_DIGIT * abs(value):
+            return ((without(m, LOG2), plain),)
+    return ((m, c),)
 
 
 def constant_power(free: Monomial, c: Fraction, count: Expr) -> Form | None:
@@ -322,9 +352,10 @@ def size_of(f: Form) -> int:
     return sum(1 + size_of(m.exponent) for m, _ in f)
 
 
-def _masks(term: tuple[Monomial, Monomial, Fraction]) -> bool:
+def _masks(term: tuple[Monomial, Monomial, Fraction], op: str) -> bool:
+    """Whether a term is 0, or the identity of an extremum where it hides the others."""
     free, bound, c = term
-    one = free == UNIT and len(bound.factors) == 1 and not bound.exponent and c > 0
+    one = free == UNIT and len(bound.factors) == 1 and not bound.exponent and c == (1 if op == "max" else -1)
     return one and is_mask(bound.factors[0][0])
 
 

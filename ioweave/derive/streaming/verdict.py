@@ -37,6 +37,9 @@ def prove(
     passes = max(plan.passes, 1)
     refusal, nearest = (None, None) if passes == 1 else _refusal(plan, opened, axis)
     unproved = any(r.reason.startswith("unproved") for r in plan.refusals)
+    least, open_question = least_passes(opened, plan, axis)
+    if open_question and not unproved:
+        unproved, refusal = True, f"unproved: {open_question}; in {passes} passes: {refusal}"
     values, size = measure(state, sizes)
     mapped = not state
     return Verdict(
@@ -58,7 +61,7 @@ def prove(
         nearest=nearest,
         cascade=cascade_rows(opened, plan, axis),
         kept=kept_between(plan),
-        least=least_passes(opened, plan, axis),
+        least=None if unproved else least,
         safe=safeguards(plan),
         warnings=cautions(plan),
         plans=alternatives(opened, axis, plan, sizes, accumulate),
@@ -97,7 +100,7 @@ def _entries(plan: Plan, accumulate: str) -> tuple[StateEntry, ...]:
     kinds = {r.accumulator: r.kind for r in plan.repairs}
     return tuple(
         StateEntry(b.name, b.axes, Given(accumulate=accumulate).held(b.dtype), _identity(b), kinds.get(b.name, "none"))
-        for b in plan.state
+        for b in plan.carried
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from fractions import Fraction
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -14,7 +15,7 @@ from ioweave.derive.streaming.formats import largest_finite
 from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.gate import Sample
 from ioweave.derive.streaming.given import Given
-from ioweave.derive.streaming.intervals import Intervals, fits, fits_above
+from ioweave.derive.streaming.intervals import Interval, Intervals, fits, fits_above
 from ioweave.derive.streaming.job import Job, guarded_divisors
 from ioweave.derive.streaming.normal_form import (
     ONE,
@@ -55,6 +56,7 @@ class Workshop:
 
     def __init__(self, boxes: Mapping[str, Box], passes: Passes, given: Given) -> None:
         self.boxes: dict[str, Box] = dict(boxes)
+        self._inputs = {r.array for b in boxes.values() for r in b.reads()} - set(boxes)
         self.passes = passes
         self.given = given
         self.signs = Signs(self.boxes, dict(given.facts))
@@ -68,12 +70,13 @@ class Workshop:
         self.lifted: set[str] = set()  # results whose tail multiplies by an exponential of a maximum
         self._plain = Canonical(nonnegative=self.signs.expression)
         self._full: dict[Expr, Form] = {}
-        self.bounds = Bounds(self.boxes, passes, self.signs.expression, self.full, self._stays)
+        self.bounds = Bounds(self.boxes, passes, self.signs.expression, self.full, self._stays, self.small)
         self.values = values_of(tuple(boxes.values()), given.facts)
         self._intervals = intervals_of(tuple(boxes.values()), given)
         self.safe: list[str] = []
         self._narrow = min((b.dtype for b in boxes.values()), key=largest_finite, default="fp32")
         self._carriers: dict[str, tuple[str, Form]] = {}  # irreducible reductions -> the box whose value holds them
+        self._equals: dict[str, str] = {}  # values -> the finished result that has them
         self._known: dict[tuple[object, ...], Box] = {}
         self._exponentials: dict[tuple[int, str], Box] = {}
         self._steps: dict[tuple[int, str], Box] = {}
@@ -88,7 +91,7 @@ class Workshop:
         )
 
     def _tables(self) -> tuple[dict[Any, Any], ...]:
-        written = (self.boxes, self._known, self._exponentials, self._steps, self._carriers)
+        written = (self.boxes, self._known, self._exponentials, self._steps, self._carriers, self._equals)
         return (*written, self.passes.when, self.scales, self.inner)
 
     def _lists(self) -> tuple[list[Any], ...]:
@@ -115,7 +118,7 @@ class Workshop:
     def fresh(self, name: str) -> str:
         """The name, with a number if it is taken."""
         n, free = 1, name
-        while free in self.boxes:
+        while free in self.boxes or free in self._inputs:
             n += 1
             free = f"{name}{n}"
         return free
@@ -133,10 +136,18 @@ class Workshop:
         return self.emit(replace(box, running=True), run)
 
     def _stays(self, exponent: Form) -> bool:
-        return self.in_range(exponent, False, self._narrow)
+        return self.fixed_reference(exponent, False, self._narrow) is not None
 
-    def in_range(self, exponent: Form, vanishes: bool, dtype: str) -> bool:
-        """Whether sums of ``exp`` of a form stay in range of the types that they pass through.
+    def small(self, e: Expr) -> bool:
+        """Whether an expression is an exponential over a sum of such, and bounded whatever its exponents are."""
+        form = self.values.form(e)
+        if len(form) != 1 or all(p > 0 for _, p in form[0][0].factors):
+            return False
+        found = self._intervals.of(e)
+        return found.bounded and not found.infinite and found.magnitude <= largest_finite(self._narrow)
+
+    def fixed_reference(self, exponent: Form, vanishes: bool, dtype: str) -> Fraction | None:
+        """A number under which ``exp`` of a form stays in range of the types that it passes through; None if none does.
 
         ``dtype`` is that of the line; the sum is held in `Given.held` of it. ``vanishes`` says that
         the sum may round to 0 without harm: nothing divides by it or takes its logarithm.
@@ -147,15 +158,22 @@ class Workshop:
         terms = prod(max(int(sizes.get(base_name(a), MANY)), 1) for a in self.passes.axes)
         test = fits_above if vanishes else fits
         held = self.given.held(dtype)
-        if not test(found, dtype) or not fits_above(found, held, terms):
-            return False
+        for centre in (Fraction(0), *(() if vanishes else _middle(found))):
+            moved = replace(found, lo=found.lo - float(centre), hi=found.hi - float(centre))
+            if test(moved, dtype) and fits_above(moved, held, terms):
+                self._say(e, found, centre, vanishes, dtype)
+                return centre
+        return None
+
+    def _say(self, e: Expr, found: Interval, centre: Fraction, vanishes: bool, dtype: str) -> None:
         low, high = (f"{v:.6g}" for v in (found.lo, found.hi))
         where = f"at most {high}" if vanishes else f"within [{low}, {high}]"
+        held = self.given.held(dtype)
         types = dtype if held == dtype else f"{dtype} and {held}"
-        said = f"{text(e)} is {where}: its exponential stays in range of {types}, so no maximum is kept for it"
+        less = f", less {float(centre):g}," if centre else ""
+        said = f"{text(e)} is {where}: its exponential{less} stays in range of {types}, so no maximum is kept for it"
         if said not in self.safe:
             self.safe.append(said)
-        return True
 
     def _key(self, box: Box) -> tuple[object, ...]:
         running = any(r.array != source(r.array) for r in box.reads())
@@ -169,6 +187,12 @@ class Workshop:
         held = self._held(name)
         if held is not None:
             self._carriers.setdefault(held, (name, self.values.of(name)))
+        self._equals.setdefault(form_key(self.values.of(name)), name)
+
+    def _at_hand(self, name: str, box: Box, run: int) -> bool:
+        """Whether a finished result can stand in for another by pass ``run``."""
+        at = self.passes.when[name]
+        return at.run <= run and not at.inside and set(self.boxes[name].axes) == set(box.axes)
 
     def _ratio(self, f: Form, g: Form, held: str) -> Form:
         """``f / g`` for multiples of one and the same reduction."""
@@ -190,12 +214,14 @@ class Workshop:
 
     def same(self, box: Box, run: int) -> Box | None:
         """A box that a finished reduction of pass ``run`` already gives, up to a known factor; None if none does."""
+        equal = self._equals.get(form_key(self.values.of(box.name)))
+        if equal is not None and self._at_hand(equal, box, run):
+            return replace(box, body=read_of(self.boxes[equal]), reduction=None, over=(), running=False)
         held = self._held(box.name)
         if held is None or held not in self._carriers:
             return None
         name, form = self._carriers[held]
-        at = self.passes.when[name]
-        if at.run > run or at.inside or set(self.boxes[name].axes) != set(box.axes):
+        if not self._at_hand(name, box, run):
             return None
         ratio = self._ratio(self.values.of(box.name), form, held)
         if any(isinstance(a, Read) and a.array in self.values.atoms for a in form_atoms(ratio)):
@@ -347,6 +373,13 @@ class Workshop:
 def intervals_of(boxes: tuple[Box, ...], given: Given) -> Intervals:
     """The bounds of a region's arrays, shared by all who ask for the same one."""
     return Intervals({b.name: b for b in boxes}, dict(given.facts), dict(given.values))
+
+
+def _middle(found: Interval) -> tuple[Fraction, ...]:
+    """The middle of a bounded interval, to a few digits."""
+    if not found.bounded:
+        return ()
+    return (Fraction(f"{(found.lo + found.hi) / 2:.4g}"),)
 
 
 def _factor(m: Monomial, name: str) -> Expr:

@@ -16,6 +16,7 @@ from ioweave.derive.counting.region import count_loads, count_stores, trace
 from ioweave.derive.counting.terms import Factor, Product, Ring, Terms, numbers, terms, value
 from ioweave.derive.program.arithmetic_cost import operand_axes, operations, product_operations
 from ioweave.derive.program.program import Column
+from ioweave.derive.program.slots import corrections
 from ioweave.derive.streaming.merge import PART, state_name
 from ioweave.diagrams.boxes import base_name
 from ioweave.diagrams.dtypes import size_bytes
@@ -396,8 +397,7 @@ def _work(column: Column, placed: Placed) -> list[Product]:
             out.extend(elements(axes, sum(product_operations(factors))))
     else:
         out.extend(elements(box.all_axes, sum(operations(box.body)) + (box.reduction is not None)))
-    if box.rescale is not None:
-        out.extend(elements(box.axes, 1))
+    out.extend(elements(box.axes, len(corrections(box))))
     return out
 
 

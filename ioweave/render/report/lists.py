@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from ioweave.derive.reporting.subject import Subject
+from itertools import groupby
+from json import dumps
+from typing import TYPE_CHECKING, Any
+
 from ioweave.diagrams.errors import WeaveError
-from ioweave.diagrams.library import load, names
+from ioweave.diagrams.library import entries
 from ioweave.diagrams.notation import print_diagram
 from ioweave.diagrams.notation.nearest import nearest
 from ioweave.hierarchy.machines import load_machine, machine_names
 from ioweave.hierarchy.notation import print_levelled
 
+if TYPE_CHECKING:
+    from ioweave.derive.reporting.subject import Subject
+
 FORMS = ("notation", "latex", "python")
 
 
 def algorithms() -> str:
-    """A line for each algorithm of the catalogue: its name and what it is."""
-    wide = max(len(n) for n in names()) + 2
-    return "".join(f"{n:{wide}}{_first(load(n).doc)}\n" for n in names())
+    """The catalogue by family: a line for each algorithm with its name, what it is, and the paper in brackets."""
+    found = entries()
+    wide = max(len(e.name) for e in found) + 2
+    parts = []
+    for family, members in groupby(found, key=lambda e: e.family):
+        rows = (f"  {e.name:{wide}}{e.sentence}{f' [{e.paper}]' if e.paper else ''}\n" for e in members)
+        parts.append(f"{family}\n{''.join(rows)}")
+    return "\n".join(parts)
+
+
+def algorithm_records() -> str:
+    """The catalogue as JSON: a list of records of name, family, sentence and paper (empty where there is none)."""
+    return _records([e.to_json() for e in entries()])
 
 
 def machines() -> str:
     """A paragraph for each machine: its levels and its peaks."""
     return "\n".join(_machine(n) for n in machine_names())
+
+
+def machine_records() -> str:
+    """The machines as JSON: a list of their records."""
+    return _records([load_machine(n).to_json() for n in machine_names()])
 
 
 def written(subject: Subject, form: str) -> str:
@@ -39,8 +60,8 @@ def written(subject: Subject, form: str) -> str:
     raise WeaveError(f"unknown form `{form}`{nearest(form, FORMS)}; write --as notation, latex or python")
 
 
-def _first(doc: str) -> str:
-    return (doc.strip().splitlines() or [""])[0]
+def _records(records: list[dict[str, Any]]) -> str:
+    return dumps(records, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _machine(name: str) -> str:

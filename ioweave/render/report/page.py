@@ -99,7 +99,7 @@ def _sections(report: Report, steps: bool) -> Iterator[RenderableType]:
         yield Group(*found.bounds(report))
     if report.streaming is not None and report.after is None:
         for verdict in report.streaming:
-            yield verdicts.full(verdict)
+            yield verdicts.full(verdict, dict(report.axes))
     elif report.streaming:
         yield under("streaming", *(verdicts.brief(v) for v in report.streaming))
     if steps and report.derivation is not None:

@@ -1,15 +1,20 @@
-"""Verdicts as text: the cascade, its repairs, the state, head, body, merge and tail."""
+"""Verdicts as text: the cascade with its repairs, the state, then head, body, merge and tail."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ioweave.hierarchy.quantities import format_bytes
 from ioweave.hierarchy.verdicts import Verdict
+from ioweave.render.report import cascade
+from ioweave.render.report.equations import Formula, equations, longest_name
 from ioweave.render.report.words import numbered
+
+Row = tuple[str, RenderableType]
 
 
 def headline(v: Verdict) -> Text:
@@ -17,69 +22,110 @@ def headline(v: Verdict) -> Text:
     line = Text()
     line.append(f"{v.axis}: ", style="bold")
     line.append(v.verdict, style="bold green" if v.streams else "bold yellow")
-    words = []
-    if v.streams:
-        ways = {"both": "in either direction", "forward": "forward only", "backward": "backward only"}
-        words.append(ways[v.direction])
-    else:
-        words.append(f"{v.passes} passes")
+    ways = {"both": "in either direction", "forward": "forward only", "backward": "backward only"}
+    words = [
+        ways[v.direction] if v.streams else f"{v.passes} {'pass' if v.passes == 1 else 'passes'} {ways[v.direction]}"
+    ]
     words.append("exact over the reals" if v.exact == "reals" else "exact over the casts written")
     line.append("  " + ", ".join(words), style="dim")
     return line
 
 
 def brief(v: Verdict) -> RenderableType:
-    """The verdict with its state on a line each."""
-    rows: list[RenderableType] = [headline(v)]
+    """The verdict, its state and what it warns of, on a line each."""
+    lines: list[Text] = []
     if v.state:
         held = ", ".join(f"{s.name}[{', '.join(s.axes)}] {s.dtype}{_repair(s.repair)}" for s in v.state)
         size = f"; {numbered(v.state_values, 'value')} a row" if v.state_values is not None else ""
-        rows.append(Padding(Text(f"state {held}{size}"), (0, 0, 0, 2)))
+        lines.append(Text(f"state {held}{size}"))
     if v.refusal:
-        rows.append(Padding(Text(v.refusal), (0, 0, 0, 2)))
-    return Group(*rows)
-
-
-def full(v: Verdict) -> RenderableType:
-    """Everything that the prover says of an axis."""
-    rows: list[RenderableType] = [headline(v)]
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column()
-    if v.refusal:
-        grid.add_row("because", v.refusal)
-    if v.nearest:
-        grid.add_row("nearest", v.nearest)
-    if v.state:
-        grid.add_row("state", _state(v))
-    for name, lines in (("head", v.head), ("body", v.body), ("tail", v.tail)):
-        for k, line in enumerate(lines):
-            grid.add_row(name if k == 0 else "", Text(line))
-    for k, line in enumerate(v.merge.split("; ") if v.merge else ()):
-        grid.add_row("merge" if k == 0 else "", Text(line))
-    if v.whole:
-        grid.add_row("whole", Text(f"{', '.join(v.whole)} in every instance"))
-    for k, identity in enumerate(v.identities):
-        grid.add_row("identities" if k == 0 else "", Text(identity))
-    for k, fact in enumerate(v.assumes):
-        grid.add_row("assumes" if k == 0 else "", Text(fact))
-    rows.append(Padding(grid, (0, 0, 0, 2)))
-    return Group(*rows)
-
-
-def _state(v: Verdict) -> RenderableType:
-    table = Table.grid(padding=(0, 2))
-    for s in v.state:
-        repair = "needs no repair" if s.repair == "none" else f"repaired by {s.repair}"
-        table.add_row(f"{s.name}[{', '.join(s.axes)}]", s.dtype, f"from {s.identity}", repair)
-    if v.state_values is None:
-        return table
-    size = f" ({format_bytes(v.state_bytes)})" if v.state_bytes is not None else ""
-    return Group(
-        table,
-        Text(f"{numbered(v.state_values, 'value')}{size} for each row of the axes that all of it shares", style="dim"),
-    )
+        lines.append(Text(v.refusal))
+    lines += [Text(f"warning: {w}", style="yellow") for w in v.warnings]
+    return Group(headline(v), *(Padding(line, (0, 0, 0, 2)) for line in lines))
 
 
 def _repair(kind: str) -> str:
     return "" if kind == "none" else f" ({kind})"
+
+
+def full(v: Verdict, sizes: Mapping[str, int] | None = None) -> RenderableType:
+    """Everything that the prover says of an axis; ``sizes`` are those of the axes, for the state's count."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column()
+    for label, part in (*_answer(v), *_tables(v, sizes or {}), *_stages(v), *_conditions(v), *_evidence(v)):
+        grid.add_row(label, part)
+    return Group(headline(v), Padding(grid, (0, 0, 0, 2)))
+
+
+def _answer(v: Verdict) -> Iterator[Row]:
+    if v.refusal:
+        yield from _listed("because", v.refusal.split("; "))
+    if v.nearest:
+        yield "nearest", Text(v.nearest)
+    if v.least:
+        yield "least", Text(v.least)
+
+
+def _tables(v: Verdict, sizes: Mapping[str, int]) -> Iterator[Row]:
+    if v.cascade:
+        yield "cascade", cascade.Cascade(v)
+    if v.state:
+        yield "state", cascade.state(v, sizes)
+    if v.kept:
+        yield "kept", Text(f"{', '.join(v.kept)} between the passes")
+
+
+def _stages(v: Verdict) -> Iterator[Row]:
+    """Head, then body, tail and merge of each pass, as blocks of equations that are all aligned."""
+    starts = {f"{s.name} = {s.identity}" for s in v.state}
+    merge = v.merge.split("; ") if v.merge and " = " in v.merge else []
+    body, tail, merged = _by_pass(v.body), _by_pass(v.tail), _by_pass(merge)
+    blocks: list[tuple[str, Sequence[str]]] = [("head", [line for line in v.head if line not in starts])]
+    for run in dict.fromkeys((*body, *tail, *merged)):
+        for label, lines in (("body", body), ("tail", tail), ("merge", merged)):
+            blocks.append((f"{run} {label}" if run else label, lines.get(run, ())))
+    names = longest_name(block for _, block in blocks)
+    last = next((label for label, block in reversed(blocks) if label.endswith("merge") and block), None)
+    for label, block in blocks:
+        parts: list[RenderableType] = [equations(block, names)] if block else []
+        if label == "head" and v.state:
+            parts.append(Formula(", ".join(line for line in v.head if line in starts), 0))
+        if label == last:
+            order = "any order" if v.commutative else "the order of the axis"
+            parts.append(Text(f"associative: pieces may be merged in {order}", style="dim"))
+        if parts:
+            yield label, Group(*parts)
+    if v.merge and not merge:
+        yield "merge", Text(v.merge)
+
+
+def _by_pass(lines: Sequence[str]) -> dict[str, list[str]]:
+    """Lines ``pass 1: name = formula`` by their pass; those that name none under the empty word."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        run, _, equation = line.partition(": ") if line.startswith("pass ") else ("", "", line)
+        found.setdefault(run, []).append(equation)
+    return found
+
+
+def _conditions(v: Verdict) -> Iterator[Row]:
+    if v.whole:
+        yield "whole", Text(f"{', '.join(v.whole)} in every instance")
+    yield from _listed("safe", v.safe)
+    yield from _listed("warnings", v.warnings, "yellow")
+    yield from _listed("assumes", v.assumes)
+
+
+def _evidence(v: Verdict) -> Iterator[Row]:
+    for k, identity in enumerate(v.identities):
+        yield "identities" if k == 0 else "", Formula(identity)
+    if len(v.plans) > 1:
+        yield "plans", cascade.plans(v)
+    if v.trials:
+        yield "trials", cascade.trials(v.trials)
+
+
+def _listed(label: str, lines: Sequence[str], style: str = "") -> Iterator[Row]:
+    for k, line in enumerate(lines):
+        yield label if k == 0 else "", Text(line, style=style)
