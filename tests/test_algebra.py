@@ -10,16 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from first import FIRST
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ioweave import Diagram, Term, WeaveError, axes, box, dot, identity, parse, print_diagram, term
 from ioweave.derive.execution.reference import evaluate
 from ioweave.diagrams import algebra
+from ioweave.diagrams.library import names
 
 CATALOGUE = resources.files("ioweave.diagrams") / "catalogue"
 DOC = Path(__file__).parent.parent / "docs" / "algebra.md"
-NAMES = sorted(f.name.removesuffix(".weave") for f in CATALOGUE.iterdir() if f.name.endswith(".weave"))
 
 
 def catalogue(name: str) -> Diagram:
@@ -43,7 +44,7 @@ def mask() -> Term:
 
 
 def rebuilt() -> dict[str, Term]:
-    """Every catalogue entry by boxes, `>>`, `|` and weaving."""
+    """The entries of `FIRST` by boxes, `>>`, `|` and weaving."""
     attention = one_head()
     plain = box("S = sum[d](Q[d] * K[d])").weave("x", only="K")
     softmax = box("P[x] = softmax[x](S[x])").weave("q")
@@ -94,7 +95,7 @@ def rebuilt() -> dict[str, Term]:
     }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FIRST)
 def test_catalogue_is_rebuilt(name: str) -> None:
     wanted = catalogue(name)
     built = rebuilt()[name].diagram(wanted.definitions)
@@ -102,7 +103,7 @@ def test_catalogue_is_rebuilt(name: str) -> None:
     assert parse(print_diagram(built)) == wanted
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 def test_a_diagram_is_a_term(name: str) -> None:
     wanted = catalogue(name)
     assert term(wanted).diagram(wanted.definitions) == wanted

@@ -8,6 +8,7 @@ from importlib import import_module, resources
 from typing import Any
 
 import pytest
+from first import FIRST
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import diagrams
@@ -18,10 +19,10 @@ from ioweave.diagrams import assemble, functions, named
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.diagram import Definition
 from ioweave.diagrams.expressions import Apply, Composite, Constant, Expr, Index, Number, Read, Reduce, Size
+from ioweave.diagrams.library import names
 from ioweave.diagrams.operators import CASTS, OPERATORS
 
 CATALOGUE = resources.files("ioweave.diagrams") / "catalogue"
-NAMES = sorted(f.name.removesuffix(".weave") for f in CATALOGUE.iterdir() if f.name.endswith(".weave"))
 LATEX = r"""\begin{aligned}
   Q &\in \mathbb{R}^{q \times d} \\
   K &\in \mathbb{R}^{x \times d} \\
@@ -151,7 +152,7 @@ def swiglu_mlp() -> Diagram:
     return iw.diagram(A=A, B=B, H=H, Y=iw.dot(H, D, over=f))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FIRST)
 def test_catalogue_in_formulas(name: str) -> None:
     assert globals()[name]() == catalogue(name)
 
@@ -162,7 +163,7 @@ def run(source: str) -> Any:
     return space["algorithm"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names())
 def test_python_rebuilds_the_catalogue(name: str) -> None:
     wanted = catalogue(name)
     built = run(iw.to_python(wanted))

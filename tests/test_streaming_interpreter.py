@@ -1,155 +1,37 @@
-"""A small interpreter of plans: chunked, in passes, and merged from pieces; used by the tests of the prover."""
+"""Running plans on given arrays: what the tests of the prover share, and the interpreter itself on known cases."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ioweave.derive.streaming.merge import merge_boxes, state_name
+from ioweave.derive.execution.plan_machine import PlanMachine
+from ioweave.derive.execution.trial import TOLERANCE, Bench
+from ioweave.derive.execution.trial_data import Subject
 from ioweave.derive.streaming.plan import Plan
+from ioweave.derive.streaming.repair import repair
 from ioweave.diagrams.affine import Affine
-from ioweave.diagrams.arithmetic import FUNCTIONS, REDUCERS
-from ioweave.diagrams.boxes import Box, Opened, base_name
-from ioweave.diagrams.expressions import Apply, Constant, Expr, Index, Number, Read, Size
+from ioweave.diagrams.boxes import Box, Opened, old, running
+from ioweave.diagrams.expressions import Apply, Expr, Number, Read
 from ioweave.diagrams.notation import parse
 from ioweave.diagrams.opening import open_diagram
-from ioweave.diagrams.operators import REDUCTIONS
 
 Arrays = dict[str, Any]
+Chunk = Mapping[str, Any]  # the indices of each streamed axis: consecutive
 
 
-class Machine:
-    """Evaluates boxes on arrays; ``values`` are the sizes and constants of the diagram."""
+class Machine(PlanMachine):
+    """The interpreter, with the indices of a step given as arrays."""
 
-    def __init__(self, values: dict[str, float], arrays: Arrays) -> None:
-        self.values = dict(values)
-        self.arrays = dict(arrays)
-
-    def size(self, axis: str) -> int:
-        return int(self.values[base_name(axis)])
-
-    def evaluate(self, box: Box, ranges: dict[str, np.ndarray]) -> Any:
-        """The box on a sub-grid, reduced over its axes."""
-        axes = box.all_axes
-        grid = {
-            a: ranges.get(a, np.arange(self.size(a))).reshape([-1 if i == k else 1 for i in range(len(axes))])
-            for k, a in enumerate(axes)
-        }
-
-        def affine(f: Affine) -> Any:
-            total: Any = f.offset + sum(c * int(self.values[s]) for s, c in f.sizes)
-            for a, c in f.axes:
-                total = total + c * grid[a]
-            return total
-
-        def of(e: Expr) -> Any:
-            match e:
-                case Number(value=v):
-                    return v
-                case Constant(name=n):
-                    return self.values[n]
-                case Size(axis=a):
-                    return self.size(a)
-                case Index(axis=a):
-                    return grid[a]
-                case Read(array=n, index=index):
-                    array = self.arrays[n]
-                    if not index:
-                        return array
-                    places = tuple(np.clip(affine(f), 0, s - 1) for f, s in zip(index, array.shape, strict=True))
-                    return array[places]
-                case Apply(op=op, args=args):
-                    return FUNCTIONS[op](*(of(a) for a in args))
-                case _:
-                    raise AssertionError(e)
-
-        with np.errstate(all="ignore"):
-            shape = tuple(g.size for g in grid.values())
-            value = np.broadcast_to(np.asarray(of(box.body)), shape)
-            if box.reduction is None:
-                return value
-            value = np.asarray(value, dtype=float)
-            where = tuple(range(len(box.axes), len(axes)))
-            if value.size == 0:
-                return np.full(shape[: len(box.axes)], REDUCTIONS[box.reduction].identity)
-            return REDUCERS[box.reduction](value, axis=where)
-
-    def direct(self, boxes: tuple[Box, ...]) -> Arrays:
-        """Every box, whole."""
-        for b in boxes:
-            self.arrays[b.name] = self.evaluate(b, {})
-        return self.arrays
-
-    def loop(self, plan: Plan, chunks: list[dict[str, np.ndarray]], run: int) -> None:
-        """One pass over the chunks."""
-        boxes = [b for b in plan.boxes if plan.pass_of(b.name) == run and b in plan.body]
-        for b in boxes:
-            if b.running:
-                shape = tuple(self.size(a) for a in b.axes)
-                self.arrays[b.name + "~"] = np.full(shape, REDUCTIONS[b.reduction or ""].identity)
-        for chunk in chunks:
-            for b in boxes:
-                value = self.evaluate(b, chunk)
-                if b.running:
-                    before = self.arrays[b.name + "~"]
-                    self.arrays[b.name + "~old"] = before
-                    if b.rescale is not None:
-                        delta = self.evaluate(Box("", b.axes, _read(plan.box(b.rescale)), None, (), "fp64", ""), chunk)
-                        assert b.reduction == "sum"
-                        with np.errstate(all="ignore"):
-                            before = before * delta
-                    self.arrays[b.name + "~"] = _combine(b.reduction or "", before, value)
-                else:
-                    shape = tuple(self.size(a) for a in b.axes)
-                    if b.name not in self.arrays:
-                        self.arrays[b.name] = np.full(shape, np.nan)
-                    places = np.ix_(*(chunk.get(a, np.arange(self.size(a))) for a in b.axes))
-                    self.arrays[b.name][places] = value
-        for b in boxes:
-            if b.running:
-                self.arrays[b.name] = self.arrays[b.name + "~"]
-
-    def streamed(self, plan: Plan, chunks: list[dict[str, np.ndarray]]) -> Arrays:
-        """The whole plan, chunk by chunk in as many passes as it needs."""
-        for b in plan.head:
-            self.arrays[b.name] = self.evaluate(b, {})
-        for run in range(1, plan.passes + 1):
-            self.loop(plan, chunks, run)
-            for b in plan.tail:
-                if plan.pass_of(b.name) == run:
-                    self.arrays[b.name] = self.evaluate(b, {})
-        return self.arrays
-
-    def merged(self, plan: Plan, pieces: list[list[dict[str, np.ndarray]]]) -> Arrays:
-        """The state of every piece by itself, merged, then the tail."""
-        for b in plan.head:
-            self.arrays[b.name] = self.evaluate(b, {})
-        states = []
-        for chunks in pieces:
-            self.loop(plan, chunks, 1)
-            states.append({b.name: self.arrays[b.name] for b in plan.state})
-        for b in plan.state:
-            self.arrays[state_name(b.name)] = np.stack([s[b.name] for s in states])
-        self.values["part"] = len(pieces)
-        return self.direct(merge_boxes(plan))
+    def loop(self, plan: Plan, steps: Sequence[Chunk], run: int) -> None:
+        super().loop(plan, [_bounds(s) for s in steps], run)
 
 
-def _read(box: Box) -> Read:
-    return Read(box.name, tuple(Affine.axis(a) for a in box.axes))
-
-
-@np.errstate(all="ignore")
-def _combine(op: str, a: Any, b: Any) -> Any:
-    match op:
-        case "sum":
-            return a + b
-        case "prod":
-            return a * b
-        case "max" | "any":
-            return np.maximum(a, b)
-        case _:
-            return np.minimum(a, b)
+def _bounds(step: Chunk) -> dict[str, tuple[int, int]]:
+    return {a: (int(i[0]), int(i[-1]) + 1) if isinstance(i, np.ndarray) else i for a, i in step.items()}
 
 
 def opened(text: str) -> tuple[Opened, dict[str, float]]:
@@ -180,32 +62,27 @@ def chunked(size: int, rng: np.random.Generator) -> list[np.ndarray]:
     return [c for c in np.split(np.arange(size), cuts) if c.size]
 
 
-def close(a: Any, b: Any) -> bool:
-    """Equal to 1e-9 wherever the reference ``b`` is finite."""
-    a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    finite = np.isfinite(b)
-    scale = max(1.0, float(np.max(np.abs(b[finite]), initial=0)))
-    return bool(np.all(np.isfinite(a[finite])) and np.all(np.abs(a[finite] - b[finite]) <= 1e-9 * scale))
-
-
 def trial(o: Opened, values: dict[str, float], plan: Plan, axes: str, arrays: Arrays, rng: np.random.Generator) -> str:
-    """Run a plan in random chunks, and merged from two pieces, against direct evaluation; what is wrong, or ``""``."""
-    reference = dict(Machine(values, arrays).direct(o.boxes))
+    """Run a plan in random chunks, and merged from pieces in any order, beside the reference.
 
-    def chunks() -> list[dict[str, np.ndarray]]:
-        out: list[dict[str, np.ndarray]] = [{}]
+    Gives the error where the plan is wrong, or nothing.
+    """
+
+    def chunks() -> list[dict[str, tuple[int, int]]]:
+        out: list[dict[str, tuple[int, int]]] = [{}]
         for a in axes:
-            out = [{**c, a: part} for c in out for part in chunked(int(values[a]), rng)]
+            out = [{**c, **_bounds({a: part})} for c in out for part in chunked(int(values[a]), rng)]
         return out
 
-    got = Machine(values, arrays).streamed(plan, chunks())
-    wrong = [f"streamed {n}" for n in o.outputs if not close(got[n], reference[n])]
+    pieces: list[list[dict[str, tuple[int, int]]]] = []
     if plan.passes == 1 and plan.state:
         steps = chunks()
-        cut = int(rng.integers(0, len(steps) + 1))
-        got = Machine(values, arrays).merged(plan, [p for p in (steps[:cut], steps[cut:]) if p])
-        wrong += [f"merged {n}" for n in o.outputs if not close(got[n], reference[n])]
-    return ", ".join(wrong)
+        cuts = sorted(int(n) for n in rng.integers(0, len(steps) + 1, 2))
+        parts = (steps[: cuts[0]], steps[cuts[0] : cuts[1]], steps[cuts[1] :])
+        pieces = [parts[k] for k in rng.permutation(3) if parts[k]]
+    bench = Bench(o, plan, Subject.of(o, (), plan.streamed), values, arrays)
+    error = bench.error(chunks(), pieces, rng)
+    return "" if error <= TOLERANCE else f"error {error:.2e} of {len(pieces)} pieces"
 
 
 def facts(o: Opened) -> dict[str, tuple[str, float]]:
@@ -219,3 +96,56 @@ def test_direct_evaluation_is_the_definition() -> None:
     out = Machine(values, {"S": s}).direct(o.boxes)["P"]
     e = np.exp(s - s.max(axis=1, keepdims=True))
     assert np.allclose(out, e / e.sum(axis=1, keepdims=True))
+
+
+def _at(name: str, *axes: str) -> Read:
+    return Read(name, tuple(Affine.axis(a) for a in axes))
+
+
+def _box(name: str, axes: tuple[str, ...], body: Expr, over: tuple[str, ...] = (), **more: Any) -> Box:
+    return Box(name, axes, body, "sum" if over else None, over, "fp32", name, **more)
+
+
+def test_a_recentred_accumulator_in_steps_and_merged() -> None:
+    """The mean and the sum of squares about it as Chan, Golub and LeVeque update them (1983)."""
+    text = "t, m = 2, 7\n\nX[t, m]: fp32\nM[t] = mean[m](X[t, m])\nV[t] = sum[m]((X[t, m] - M[t])**2)\n"
+    o, values = opened(text)
+    one = Number(1)
+
+    def square(e: Expr) -> Expr:
+        return Apply("mul", (e, e))
+
+    def mean(form: Any) -> Expr:  # 0 before anything has come
+        total, count = _at(form("s"), "t"), _at(form("n"), "t")
+        return Apply("div", (total, Apply("max", (count, one))))
+
+    moved = Apply("sub", (mean(running), mean(old)))
+    boxes = (
+        _box("n", ("t",), one, ("m",), running=True),
+        _box("s", ("t",), _at("X", "t", "m"), ("m",), running=True),
+        _box("moved", ("t",), Apply("mul", (_at(old("n"), "t"), square(moved)))),
+        _box(
+            "V", ("t",), square(Apply("sub", (_at("X", "t", "m"), mean(running)))), ("m",), running=True,
+            recentre="moved",
+        ),
+        _box("M", ("t",), Apply("div", (_at("s", "t"), _at("n", "t")))),
+    )  # fmt: skip
+    stages = (("n", 1, "body"), ("s", 1, "body"), ("moved", 1, "body"), ("V", 1, "body"), ("M", 1, "tail"))
+    plan = Plan(boxes, frozenset("m"), stages, (), (), (), (), ())
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        arrays = inputs(o, values, rng)
+        arrays["X"] += 1e3
+        both = replace(o, outputs=("M", "V"))
+        assert trial(both, values, plan, "m", arrays, rng) == ""
+        wrong = replace(plan, boxes=tuple(replace(b, recentre=None) for b in boxes))
+        assert trial(both, values, wrong, "m", arrays, np.random.default_rng(0)) != ""
+
+
+def test_a_nest_of_two_streamed_axes() -> None:
+    text = "q, x, y = 2, 5, 4\n\nS[q, x, y]: fp32\nA[q, x] = sum[y](S[q, x, y])\nB[q] = max[x, y](S[q, x, y])\nout(A)\n"
+    o, values = opened(text)
+    plan = repair(o.boxes, frozenset("xy"), frozenset(o.outputs), {})
+    rng = np.random.default_rng(3)
+    assert plan.passes == 1
+    assert trial(o, values, plan, "xy", inputs(o, values, rng), rng) == ""

@@ -37,7 +37,7 @@ def verdict(name: str, axis: str, accumulate: str = "fp32") -> Verdict:
         ("swiglu_mlp", "f", "one-pass", 1),
         ("column_sums", "x", "k-pass(2)", 2),
         ("column_sums", "q", "one-pass", 1),
-        ("layernorm", "m", "k-pass(2)", 3),
+        ("layernorm", "m", "k-pass(2)", 2),
         ("attention", "q", "one-pass", 0),
     ],
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ioweave.derive.reporting.subject import Source, Subject
     from ioweave.derive.reporting.target import Target
     from ioweave.hierarchy.report import Report
+    from ioweave.hierarchy.verdicts import Direction
 
 MACHINE, LEVELS, ACCUMULATE, OBJECTIVE = "h100", "gmem,smem", "fp32", "transfers"
 
@@ -85,21 +86,42 @@ def stream(
     algorithm: options.Algorithm = None,
     axis: Annotated[str, typer.Option("--axis", metavar="AXIS", help="The axis to walk.", show_default=False)] = "",
     lines: options.Inline = None,
+    direction: Annotated[
+        str | None, typer.Option("--direction", metavar="forward|backward|both", help="The way to walk the axis.")
+    ] = None,
+    certificate: Annotated[
+        str | None,
+        typer.Option("--certificate", metavar="OUT.JSON", help="Write what --verify checks without the prover."),
+    ] = None,
+    verify: Annotated[
+        str | None, typer.Option("--verify", metavar="OUT.JSON", help="Check a certificate, in place of ALGORITHM.")
+    ] = None,
     levels: options.Levels = LEVELS,
     accumulate: options.Accumulate = ACCUMULATE,
     json: options.Json = False,
     explain: options.Explain = False,
 ) -> Answer:
     """Prove that an axis can be streamed, with the state it needs, or refuse with the reason."""
-    from ioweave.derive.reporting.verdicts import stream_report
+    from ioweave.derive.reporting.certified import as_asked, parse_direction
 
+    if verify is not None:
+        if algorithm or lines or axis or certificate is not None or direction is not None:
+            raise WeaveError("--verify reads all it needs from the certificate; give it alone, or with --json")
+        return _verified(verify, json)
     target = _target(MACHINE, levels, None, accumulate)
+    asked = None if direction is None else parse_direction(direction)
     subject = _subject(algorithm, lines, target)
     if not axis:
         raise WeaveError(f"say which axis to stream, as --axis {subject.axes[-1][0]}; the axes are {_axes(subject)}")
+    if certificate is not None:
+        check_output(certificate, ("json",))
     with working(f"proving {axis} of {subject.name}"):
-        report = stream_report(subject, axis, target, explain)
-    return _print(report, json)
+        report, status = _streamed(subject, axis, target, explain, asked, certificate)
+    answer = _print(report, json, status=status)
+    if asked is None or json:
+        return answer
+    said = "".join(f"{as_asked(v, asked)}\n" for v in report.streaming or ())
+    return Answer(f"{answer.text}\n{said}", answer.status)
 
 
 @app.command()
@@ -263,14 +285,17 @@ def compare(
 
 
 @app.command("list")
-def list_(what: Annotated[str, typer.Argument(metavar="algorithms|machines", show_default=False)]) -> Answer:
-    """What comes with ioweave: algorithms or machines."""
-    from ioweave.render.report.lists import algorithms, machines
+def list_(
+    what: Annotated[str, typer.Argument(metavar="algorithms|machines", show_default=False)],
+    json: Annotated[bool, typer.Option("--json", help="Print a list of records as JSON.")] = False,
+) -> Answer:
+    """What comes with ioweave: algorithms by family, or machines."""
+    from ioweave.render.report import lists
 
     if what == "algorithms":
-        return Answer(algorithms())
+        return Answer(lists.algorithm_records() if json else lists.algorithms())
     if what == "machines":
-        return Answer(machines())
+        return Answer(lists.machine_records() if json else lists.machines())
     raise WeaveError(f"there are lists of algorithms and of machines; write one of them, not {what!r}")
 
 
@@ -284,6 +309,33 @@ def show(
     from ioweave.render.report.lists import written
 
     return Answer(written(_subject(algorithm, lines, _target(MACHINE, LEVELS, None, ACCUMULATE)), form))
+
+
+def _streamed(
+    subject: Subject, axis: str, target: Target, explain: bool, asked: Direction | None, certificate: str | None
+) -> tuple[Report, int]:
+    """The report of an axis, its certificate written where one is asked for, and the status."""
+    from ioweave.derive.reporting.verdicts import stream_report
+
+    report = stream_report(subject, axis, target, explain)
+    if certificate is None:
+        return report, DONE
+    from ioweave.derive.reporting.certified import certified
+
+    report, made, holds = certified(subject, report, axis, target.accumulate, asked or "both")
+    if made is not None:
+        write_whole(certificate, made)
+    return report, DONE if holds else FAILED
+
+
+def _verified(path: str, json: bool) -> Answer:
+    """What a check of a certificate found."""
+    from ioweave.derive.reporting.certified import verified_report
+
+    with working(f"checking {path}"):
+        report, table = verified_report(path)
+    status = DONE if report.passed else FAILED
+    return _print(report, json, status=status) if json else Answer(table, status)
 
 
 def _target(

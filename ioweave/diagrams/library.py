@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -11,7 +13,34 @@ from pathlib import Path
 from ioweave.diagrams.diagram import Diagram
 from ioweave.diagrams.errors import WeaveError
 
+FAMILIES = (  # in the order of lists
+    "softmax attention",
+    "softmax attention, masks",
+    "softmax attention, scores",
+    "softmax attention, positions and biases",
+    "softmax attention, heads and caches",
+    "softmax attention, normalisers",
+    "functions of attention weights",
+    "attention without softmax",
+    "losses and similarities",
+    "normalisation and statistics",
+    "products",
+)
 _LARGEST = 1 << 20  # bytes of a file
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a file of the catalogue says of itself: a sentence, its family, and where it was published (or empty)."""
+
+    name: str
+    sentence: str
+    family: str
+    paper: str
+
+    def to_json(self) -> dict[str, str]:
+        """The entry as a record."""
+        return {"name": self.name, "family": self.family, "sentence": self.sentence, "paper": self.paper}
 
 
 @lru_cache(maxsize=1)
@@ -26,6 +55,27 @@ def catalogue_text(name: str) -> str:
     if name not in names():
         raise WeaveError(_unknown(name))
     return (resources.files("ioweave.diagrams") / "catalogue" / f"{name}.weave").read_text(encoding="utf-8")
+
+
+def entries() -> tuple[Entry, ...]:
+    """Every algorithm of the catalogue, by family and name; the texts are read, no diagram is made."""
+    found = (entry(name, catalogue_text(name)) for name in names())
+    return tuple(sorted(found, key=lambda e: (FAMILIES.index(e.family), e.name)))
+
+
+def entry(name: str, text: str) -> Entry:
+    """What the description of a text says.
+
+    Its first line is the sentence; later lines ``Family: ...`` and ``Paper: ...`` (or ``Source: ...``
+    for what is no paper) give the rest. Raises `WeaveError` for a family that is not one of `FAMILIES`.
+    """
+    lines = (ast.get_docstring(ast.parse(text)) or "").splitlines()
+    told = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
+    family = told.get("Family", "")
+    if family not in FAMILIES:
+        told_family = f"the family `{family}`" if family else "no family"
+        raise WeaveError(f"{name} has {told_family}; write one of: {'; '.join(FAMILIES)}")
+    return Entry(name, lines[0], family, told.get("Paper", told.get("Source", "")))
 
 
 def source(what: str) -> tuple[str, str]:

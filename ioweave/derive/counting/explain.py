@@ -228,9 +228,11 @@ def _work_rule(kind: str, box: Box, column: Column) -> str:
         if kind == "vector" and box.reduction is not None:
             parts.append(f"1 for each term of its {box.reduction}")
     rule = f"counting.md 29: {' and '.join(parts)}" if parts else ""
-    if kind == "vector" and box.rescale is not None:
-        rescaled = f"counting.md 30: 1 for each element of the state, which {box.rescale} rescales in every trip"
-        rule = f"{rule}; {rescaled}" if rule else rescaled
+    if kind == "vector":
+        for name, does in ((box.rescale, "rescales"), (box.recentre, "recentres")):
+            if name is not None:
+                each = f"counting.md 30: 1 for each element of the state, which {name} {does} in every trip"
+                rule = f"{rule}; {each}" if rule else each
     later = max((t // 2 for t in column.slot if t is not None), default=0)
     return f"{rule}; in pass {later + 1}" if later else rule
 

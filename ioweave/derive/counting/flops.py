@@ -8,6 +8,7 @@ from ioweave.derive.counting.tiles import Tiles
 from ioweave.derive.program.arithmetic_cost import operand_axes, operations, product_operations
 from ioweave.derive.program.program import Column, Program
 from ioweave.derive.program.setting import Setting
+from ioweave.derive.program.slots import corrections
 from ioweave.derive.program.spans import Span, bare
 from ioweave.hierarchy.counts import Flops
 
@@ -45,7 +46,8 @@ def column_flops(column: Column, program: Program, tiles: Tiles, setting: Settin
         v, s = operations(box.body)
         n = elements(box.all_axes, run)
         vector, special = (v + (box.reduction is not None)) * n, s * n
-    if box.rescale is not None:
+    corrected = len(corrections(box))
+    if corrected:
         moves = None if survive is None else Mask(survive.entries, (survive.moves[box.name, column.slot],))
-        vector += elements(box.axes, moves)
+        vector += corrected * elements(box.axes, moves)
     return Flops(mma, vector, special)

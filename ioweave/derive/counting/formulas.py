@@ -20,6 +20,7 @@ from ioweave.derive.counting.symbols import Formula, Names, Sum, is_exact, produ
 from ioweave.derive.counting.terms import terms
 from ioweave.derive.program.arithmetic_cost import operand_axes, operations, product_operations
 from ioweave.derive.program.program import Column, Load
+from ioweave.derive.program.slots import corrections
 from ioweave.derive.program.spans import Span, bare
 from ioweave.diagrams.dtypes import DTYPES
 from ioweave.hierarchy.counts import RegionCount
@@ -225,7 +226,7 @@ def _work(column: Column, p: Placed, names: Names, masked: bool) -> Work:
             vector.append(Term.number(v) * elements(axes))
         if s:
             special.append(Term.number(s) * elements(axes))
-    if box.rescale is not None:
+    for _ in corrections(box):
         vector.append(elements(box.axes))
     return Work(column, gather(mma), gather(vector), gather(special), exact)
 

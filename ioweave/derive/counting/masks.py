@@ -18,7 +18,7 @@ from ioweave.derive.counting.lengths import Bounds, interval
 from ioweave.derive.counting.predicates import FALSE, MIXED, TRUE, decide
 from ioweave.derive.program.program import Load, Program
 from ioweave.derive.program.setting import Setting
-from ioweave.derive.program.slots import Slot, context, times
+from ioweave.derive.program.slots import Slot, context, corrections, references, times
 from ioweave.derive.program.spans import bare
 from ioweave.diagrams.arithmetic import FUNCTIONS
 from ioweave.diagrams.boxes import OLD, RUNNING, Box, source
@@ -79,7 +79,7 @@ class Survival:
 
     A box that runs in several passes may be wanted in some tiles of one and not of another, so
     ``reads`` is keyed by (box, read, slot); ``runs`` by (box, slot): whether a map is computed,
-    or a reduction receives terms; ``moves`` likewise: whether a running box's state is rescaled.
+    or a reduction receives terms; ``moves`` likewise: whether a running box's state is corrected.
     ``definite`` tells the entries in which no predicate is mixed.
     """
 
@@ -207,13 +207,13 @@ class _Tracer:
                 else:
                     run = wanted & ~self.idle(b)
                 moves[key] = self.none
-                if b.rescale is not None:
-                    factor = self.made[b.rescale]
+                if corrections(b):
                     moved = run.copy()
-                    for r in factor.reads():
-                        moved |= wanted & ~self.idle(self.made[source(r.array)])
+                    for reference in (o for name in corrections(b) for o in references(name, self.made)):
+                        moved |= wanted & ~self.idle(reference)
                     moves[key] = moved
-                    want[b.rescale, self.slot_of(factor, True, slot)] |= moved
+                    for name in corrections(b):
+                        want[name, self.slot_of(self.made[name], True, slot)] |= moved
                 runs[key] = run
                 for r in b.reads():
                     if source(r.array) not in self.made:
@@ -254,7 +254,7 @@ class _Tracer:
                 wanted = self.entries.any_over(where, loops) if loops else where
                 want[name, self.slot_of(operand, name == array, slot)] |= wanted
             case Apply(op="where", args=(c, x, y)):
-                vc = self.value(b, c)
+                vc = np.asarray(self.value(b, c))
                 self.visit(b, slot, c, where, want, alive)
                 self.visit(b, slot, x, where & ~(vc == 0), want, alive)
                 self.visit(b, slot, y, where & ~(vc == 1), want, alive)

@@ -257,12 +257,15 @@ class _Region:
         return _Slices({r: self.memory.held.get(v) for r, v in variables.items()})
 
     def accumulate(self, event: Run, box: Box, old: Held, now: Held, terms: Values | None) -> Values:
-        """The state, rescaled if its reference moved, joined with the terms of a step, on the slice at hand."""
+        """The state, corrected if its references moved, joined with the terms of a step, on the slice at hand."""
         assert box.reduction is not None
         here = _within(event.grid, box, now.lows)
         result = old.values[here]
-        if event.moves:
-            factor = self.factor(event, box)
+        if event.moves and box.recentre is not None:
+            result = np.asarray(FUNCTIONS["add"](result, self.correction(event, box, box.recentre)))
+            self.vector += result.size
+        if event.moves and box.rescale is not None:
+            factor = self.correction(event, box, box.rescale)
             result = np.asarray(FUNCTIONS["mul" if box.reduction in ("sum", "prod") else "add"](result, factor))
             self.vector += result.size
         if terms is not None:
@@ -271,8 +274,8 @@ class _Region:
         values[here] = result
         return values
 
-    def factor(self, event: Run, box: Box) -> Values:
-        read = next(r for r in event.sources if r.array == box.rescale)
+    def correction(self, event: Run, box: Box, name: str) -> Values:
+        read = next(r for r in event.sources if r.array == name)
         grid = Grid.over({a: event.grid.bounds[a] for a in box.axes}, event.grid.names)
         return self.slices(event)(read, grid)
 

@@ -13,6 +13,7 @@ from ioweave.derive.execution.frames import Frame, Interval, steps
 from ioweave.derive.execution.grid import Grid
 from ioweave.derive.execution.known import Facts
 from ioweave.derive.program.program import Column, Load, Loop, Program
+from ioweave.derive.program.slots import corrections
 from ioweave.diagrams.boxes import OLD, RUNNING
 from ioweave.diagrams.expressions import Read
 from ioweave.diagrams.operators import REDUCTIONS
@@ -55,7 +56,7 @@ class Run:
 
     ``fixed`` is the value (of the term, for a reduction) known on the tile; ``idle`` whether a
     reduction receives only its identity; ``changed`` whether a state that it depends on has
-    received terms in this very trip. ``runs`` and ``moves`` (the state is rescaled) are found backwards.
+    received terms in this very trip. ``runs`` and ``moves`` (the state is corrected) are found backwards.
     """
 
     column: Column
@@ -146,11 +147,13 @@ def _decide(run: Run) -> None:
     assert box is not None
     wanted = run.wanted
     run.runs = wanted and (run.value is None if box.reduction is None else not run.idle)
-    if box.rescale is not None:
-        factor = next(s for r, s in run.sources.items() if r.array == box.rescale)
-        run.moves = wanted and (run.runs or _changed(factor, run.frame))
+    by = corrections(box)
+    if by:
+        corrected_by = [s for r, s in run.sources.items() if r.array in by]
+        run.moves = wanted and (run.runs or any(_changed(s, run.frame) for s in corrected_by))
         if run.moves:
-            _want(factor)
+            for s in corrected_by:
+                _want(s)
     if run.runs:
         for read in run.facts.surviving(box.body):
             made = run.sources[read]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ioweave.derive.counting.levelled import stored_arrays
+from ioweave.derive.execution.trial import try_plan
 from ioweave.derive.reporting.explained import explain_state
 from ioweave.derive.reporting.subject import Subject
 from ioweave.derive.reporting.target import Target
-from ioweave.derive.streaming.verdict import prove
-from ioweave.diagrams.boxes import Opened, base_name
+from ioweave.derive.streaming.plan import Plan
+from ioweave.derive.streaming.verdict import plan_axis, prove
+from ioweave.diagrams.boxes import Box, Opened, base_name
+from ioweave.diagrams.diagram import Definition
 from ioweave.diagrams.errors import WeaveError
 from ioweave.diagrams.notation.nearest import listed, nearest
 from ioweave.diagrams.opening import open_diagram
 from ioweave.hierarchy.levelled import Levelled
 from ioweave.hierarchy.report import Report
-from ioweave.hierarchy.verdicts import Verdict
+from ioweave.hierarchy.verdicts import Trial, Verdict
 
 
 def stream_report(subject: Subject, axis: str, target: Target, explain: bool = False) -> Report:
@@ -31,7 +34,8 @@ def stream_report(subject: Subject, axis: str, target: Target, explain: bool = F
     if not chosen:
         raise WeaveError(f"no line has an axis `{axis}`{nearest(axis, axes)}; the axes are {listed(axes)}")
     values = subject.values
-    found = tuple(prove(opened, a, values, target.accumulate) for a in chosen)
+    definitions = subject.diagram.definitions
+    found = tuple(_tried(opened, a, values, target.accumulate, definitions=definitions) for a in chosen)
     return Report(
         algorithm=subject.name,
         axes=subject.axes,
@@ -48,15 +52,72 @@ def stream_report(subject: Subject, axis: str, target: Target, explain: bool = F
 def streamed_verdicts(levelled: Levelled, values: Mapping[str, int | float], accumulate: str) -> tuple[Verdict, ...]:
     """The verdict for every axis that a region streams, each for the boxes of that region alone."""
     opened = open_diagram(levelled.diagram)
-    found: list[Verdict] = []
+    definitions = levelled.diagram.definitions
+    found: dict[Verdict, Verdict] = {}  # by what was proved, so that nothing is tried twice
     for region in levelled.regions:
         if region.stream:
             part = _part(opened, region.lines())
+            before = _before(opened, part)
             for axis in dict.fromkeys(a for a, _ in region.stream):
-                verdict = prove(part, axis, values, accumulate)
-                if verdict not in found:
-                    found.append(verdict)
-    return tuple(found)
+                proved, _ = _proved(part, axis, values, accumulate)
+                if proved not in found:
+                    found[proved] = _tried(part, axis, values, accumulate, BRIEF, definitions, before)
+    return tuple(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How often a plan is executed, and at sizes up to what."""
+
+    draws: int
+    largest: int
+
+
+FULL, BRIEF = Effort(6, 9), Effort(2, 4)
+
+
+def _proved(opened: Opened, axis: str, values: Mapping[str, int | float], accumulate: str) -> tuple[Verdict, Plan]:
+    """The verdict on an axis and the plan that it rests on."""
+    return prove(opened, axis, values, accumulate), plan_axis(opened, axis, values, accumulate)
+
+
+def _tried(
+    opened: Opened,
+    axis: str,
+    values: Mapping[str, int | float],
+    accumulate: str,
+    effort: Effort = FULL,
+    definitions: Sequence[Definition] = (),
+    before: Sequence[Box] = (),
+) -> Verdict:
+    """The verdict on an axis with the trials that its plan has passed; `unproved` where it fails one."""
+    verdict, plan = _proved(opened, axis, values, accumulate)
+    trials = try_plan(
+        opened,
+        plan,
+        values,
+        draws=effort.draws,
+        definitions=definitions,
+        before=before,
+        largest=effort.largest,
+    )
+    if not trials:
+        unseen = "the plan has not been executed: no small sizes are valid for this diagram"
+        return replace(verdict, warnings=(*verdict.warnings, unseen))
+    failed = next((t for t in trials if not t.passed), None)
+    return replace(verdict, trials=trials) if failed is None else _withdrawn(verdict, failed, trials)
+
+
+def _withdrawn(verdict: Verdict, failed: Trial, trials: tuple[Trial, ...]) -> Verdict:
+    """The verdict on a plan that does not compute what the diagram says: nothing of the plan is kept."""
+    sizes = ", ".join(f"{a}={n}" for a, n in failed.axes)
+    steps = ", ".join(str(n) for n in failed.steps)
+    parts = f", merged from {failed.parts} parts" if failed.parts > 1 else ""
+    why = (
+        f"the plan found fails its execution at {sizes} in steps of {steps}{parts} on inputs that are "
+        f"{failed.data} (seed {failed.seed}): its error is {failed.error:.1e}"
+    )
+    return Verdict(verdict.axis, "unproved", verdict.passes, verdict.direction, refusal=why, trials=trials)
 
 
 def _part(opened: Opened, lines: tuple[str, ...]) -> Opened:
@@ -64,3 +125,15 @@ def _part(opened: Opened, lines: tuple[str, ...]) -> Opened:
     boxes = tuple(b for b in opened.boxes if b.line in lines)
     stored = stored_arrays(opened, boxes)
     return replace(opened, boxes=boxes, outputs=tuple(b.name for b in boxes if b.name in stored))
+
+
+def _before(opened: Opened, part: Opened) -> tuple[Box, ...]:
+    """The boxes outside a part that its boxes need, in order."""
+    own = {b.name for b in part.boxes}
+    needed = {r.array for b in part.boxes for r in b.reads()}
+    found: list[Box] = []
+    for b in reversed(opened.boxes):
+        if b.name in needed and b.name not in own:
+            found.append(b)
+            needed |= {r.array for r in b.reads()}
+    return tuple(reversed(found))

@@ -7,6 +7,8 @@ the canonical form, so equal mathematics gets equal passes and equal state, howe
 
 from __future__ import annotations
 
+from ioweave.derive.streaming.champion import Champion, champion_of, kept, stays
+from ioweave.derive.streaming.champion import followed as picked
 from ioweave.derive.streaming.covering import Covering
 from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.joined import joined
@@ -26,9 +28,9 @@ from ioweave.derive.streaming.normal_form import (
     multiply,
     scale,
 )
-from ioweave.derive.streaming.plan import Refusal, Repair, RepairKind
+from ioweave.derive.streaming.plan import Refusal, Repair, RepairKind, Unrepairable
 from ioweave.derive.streaming.rescale import Carried, carried_body, read_of
-from ioweave.derive.streaming.separate import form_atoms, monomial_atoms
+from ioweave.derive.streaming.separate import form_atoms, is_fixed, monomial_atoms
 from ioweave.derive.streaming.values import Irreducible, axes_used, without
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box
@@ -82,6 +84,8 @@ class Emission(Covering):
                 self._refuse(known)
             if known.op == "sum" and known.inner[0][0].exponent:
                 self.finished[name] = self._exponential_sum(known, run)
+            elif known.op == "sum" and any(self._champion(known, m) for m, _ in known.inner):
+                self.finished[name] = self._champion_sum(known, run)
             else:
                 self.finished[name] = self._accumulator(known, run)
         return self.finished[name]
@@ -96,7 +100,14 @@ class Emission(Covering):
         self.shop.refusals.append(Refusal(home.name, why, waits))
 
     def _accumulator(self, known: Irreducible, run: int) -> Form:
-        """An accumulator that follows nothing; the user's own reduction where it is a multiple of this one."""
+        """An accumulator that follows nothing; the user's own reduction where it is a multiple of this one.
+
+        Raises `Unrepairable` for an exponential under an extremum or a product, which no reference carries.
+        """
+        for m, _ in known.inner:
+            home = self.home(known.name)
+            if m.exponent and self.shop.fixed_reference(self.exponent(m.exponent), False, home.dtype) != 0:
+                raise Unrepairable(f"an exponential under a {known.op} is not carried")
         whole = atom(Read(known.name, tuple(Affine.axis(a) for a in known.axes)))
         for box in self.source.values():
             if box.reduction != known.op or self.axes.isdisjoint(box.over):
@@ -113,8 +124,13 @@ class Emission(Covering):
                     self.use(r.array)
                 made = self.shop.accumulate(box, run)
                 return multiply(atom(read_of(made)), self.plain.power(self.code(ratio), -ONE))
-        name = self.shop.fresh(f"{self.home(known.name).line}.acc")
-        return atom(read_of(self._write(name, known, self.code(known.inner), run, None)))
+        body = self.code(known.inner)
+        front: Form = ((UNIT, ONE),)
+        if known.op in ("max", "min"):
+            front, body = _positive_front(body)
+        suffix = "acc" if known.op == "sum" else known.op
+        name = self.shop.fresh(f"{self.home(known.name).line}.{suffix}")
+        return multiply(front, atom(read_of(self._write(name, known, body, run, None))))
 
     def _steady(self, m: Monomial) -> bool:
         """Whether a factor is known before the loop."""
@@ -153,7 +169,8 @@ class Emission(Covering):
 
     def _axes(self, known: Irreducible, home: Box) -> tuple[str, ...]:
         """The axes of an accumulator: those of the user's reduction, one value for each of its rows, and its own."""
-        rows = {a for a in home.axes if a not in self.axes and a not in known.over and a in self.rows}
+        plain = known.op == "sum" and not any(m.exponent for m, _ in known.inner)
+        rows = {a for a in home.axes if plain and a not in self.axes and a not in known.over and a in self.rows}
         return self.ordered(tuple({*known.axes, *rows}))
 
     def _exponential_sum(self, known: Irreducible, run: int) -> Form:
@@ -176,6 +193,34 @@ class Emission(Covering):
         if delta is not None:
             self.shop.identities.append(followed(reference))
         return ((Monomial(atom(read_of(box))[0][0].factors, reference), ONE),)
+
+    def _champion(self, known: Irreducible, m: Monomial) -> Champion | None:
+        """The factor of a term that picks the places of an extremum which this very pass finds."""
+        found = champion_of(m, known.over, self.values)
+        return (
+            found if found is not None and self.settled.depth(found.top) == self.settled.depth_of(known.name) else None
+        )
+
+    def _champion_sum(self, known: Irreducible, run: int) -> Form:
+        """A sum over the places of an extremum. Raises `Unrepairable` where its terms pick different ones."""
+        found = [self._champion(known, m) for m, _ in known.inner]
+        first = found[0]
+        if first is None or any(c is None or c.factor != first.factor for c in found):
+            raise Unrepairable("its terms pick the places of different extrema")
+        top, score = self.code(first.top), self.expression(first.score)
+        rest = tuple((without(m, first.factor), c) for m, c in known.inner)
+        running = self.shop.is_running(run)
+        body = kept(score, top, self.expression(rest), running)
+        home = self.home(known.name)
+        key = (form_key(top), "", run)
+        if key not in self.exponentials:
+            axes = {a for e in form_atoms(top) for a in free_axes(e)}
+            name = self.shop.fresh(f"{home.line}.stays")
+            factor = Box(name, self.ordered(tuple(axes)), stays(top, running), None, (), home.dtype, home.line)
+            self.exponentials[key] = self.shop.emit(factor, run)
+        self.shop.identities.append(picked(first.op))
+        name = self.shop.fresh(f"{home.line}.acc")
+        return atom(read_of(self._write(name, known, atom(body), run, self.exponentials[key].name)))
 
     def _within(self, known: Irreducible) -> Form:
         """The terms by a map of the user's that holds their exponential and is bounded itself, or nothing."""
@@ -220,33 +265,21 @@ class Emission(Covering):
         if key not in self.references:
             hidden = add(exponent, *(atom(mask(t)) for t in tests))
             over = tuple(a for a in known.over if any(a in axes_used(m) for m, _ in hidden))
-            top = self.settled.form(self.values.reduced("max", over, hidden))
-            self.references[key] = scale(self._maximum(known, over, hidden, top, run), 1 / lead), run
+            self.references[key] = self._maximum(over, hidden, 1 / lead, run)
         found, since = self.references[key]
         return scale(found, lead), since
 
-    def _maximum(self, known: Irreducible, over: tuple[str, ...], hidden: Form, top: Form, run: int) -> Form:
-        """The running maximum of an exponent: one that the results need anyway, the user's own, or a new one."""
-        for box in self.source.values():
-            direct = box.reduction == "max" and not self.axes.isdisjoint(box.over)
-            if direct and self.settled.of(box.name) == top and all(self.clean(r.array) for r in box.reads()):
-                for r in box.reads():
-                    self.use(r.array)
-                made = self.shop.accumulate(box, run)
-                self.shop.repairs.append(Repair(box.name, made.name, "none"))
-                return atom(read_of(made))
-        code = self.exponent(hidden)
-        front: Form = ((UNIT, ONE),)
-        if len(code) == 1 and code[0][1] > 0 and not code[0][0].exponent:
-            front, code = ((UNIT, code[0][1]),), ((code[0][0], ONE),)
-        home = self.home(known.name)
-        used = {a for m, _ in hidden for a in axes_used(m)} - set(over)
-        name = self.shop.fresh(f"{home.line}.max")
-        body = express(code, guarded=self.guarded())
-        made = self.shop.accumulate(Box(name, self.ordered(tuple(used)), body, "max", over, home.dtype, home.line), run)
-        if made.name == name:
-            self.shop.repairs.append(Repair(home.name, name, "none", "exponents run under their own maximum"))
-        return multiply(front, atom(read_of(made)))
+    def _maximum(self, over: tuple[str, ...], hidden: Form, factor: Fraction, run: int) -> tuple[Form, int]:
+        """The maximum of an exponent times a number, as code, and the pass that it runs in.
+
+        It is a multiple of a maximum that other results need too, where there is one, or one of its own.
+        """
+        top = self.settled.form(self.values.reduced("max", over, hidden))
+        reduces = self.settled.reduces
+        held = [{r.array for a in monomial_atoms(m) for r in reads(a) if reduces(r.array)} for m, _ in top]
+        if len([t for t in held if t]) != 1 or (max(map(len, held)) != 1 and self.settled.depth(top) == run):
+            top = atom(self.values.irreducible("max", over, hidden))
+        return scale(self.code(top), factor), self.settled.depth(top)
 
     def _held(
         self, known: Irreducible, exponent: Form, tests: tuple[Expr, ...], reference: Form, run: int
@@ -304,3 +337,13 @@ class Emission(Covering):
 def followed(reference: Form) -> str:
     """The identity by which a sum follows a change of the reference of its exponent."""
     return f"exp(s - r') = exp(r - r') * exp(s - r) with r = {text(express(reference))}"
+
+
+def _positive_front(f: Form) -> tuple[Form, Form]:
+    """A form of one term as a positive number or size times the rest, which an extremum may run over instead."""
+    unit: Form = ((UNIT, ONE),)
+    if len(f) != 1 or f[0][1] <= 0 or f[0][0].exponent:
+        return unit, f
+    fixed = {a: p for a, p in f[0][0].factors if is_fixed(a)}
+    rest = make_monomial({a: p for a, p in f[0][0].factors if a not in fixed})
+    return ((make_monomial(fixed), f[0][1]),), ((rest, ONE),)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from ioweave.derive.streaming.cascade import on_reads
+from ioweave.derive.streaming.champion import champion_of
 from ioweave.derive.streaming.normal_form import (
     ONE,
     UNIT,
@@ -25,7 +26,7 @@ from ioweave.derive.streaming.normal_form import (
     multiply,
 )
 from ioweave.derive.streaming.separate import monomial_atoms
-from ioweave.derive.streaming.values import Irreducible, Values, axes_used, moved, parted
+from ioweave.derive.streaming.values import Irreducible, Values, axes_used, moved, parted, without
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.expressions import Apply, Expr, Read, reads
 
@@ -60,8 +61,19 @@ class Settled:
         """The pass in which an irreducible reduction is finished."""
         if name not in self._depths:
             known = self.values.atoms[name]
-            self._depths[name] = self.depth(known.inner) + self.reduces(name)
+            self._depths[name] = self._inner_depth(known) + self.reduces(name)
         return self._depths[name]
+
+    def _inner_depth(self, known: Irreducible) -> int:
+        """The depth of a reduction's terms; what only picks the places of an extremum follows it."""
+        if known.op != "sum" or not self.reduces(known.name):
+            return self.depth(known.inner)
+        return max((self.depth(((self.unpicked(m, known.over), ONE),)) for m, _ in known.inner), default=0)
+
+    def unpicked(self, m: Monomial, over: tuple[str, ...]) -> Monomial:
+        """A monomial without a factor that picks the places of an extremum, unless it has an exponential too."""
+        found = champion_of(m, over, self.values) if not m.exponent else None
+        return m if found is None else without(m, found.factor)
 
     def _depth_of(self, e: Expr) -> int:
         return max((self.depth_of(r.array) for r in reads(e) if r.array in self.values.atoms), default=0)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from ioweave.derive.streaming.budget import spend
 from ioweave.derive.streaming.interchange import Settled, rebuilt
 from ioweave.derive.streaming.normal_form import ONE, Form, Monomial, add, is_indicator, make_monomial, multiply
 from ioweave.derive.streaming.separate import monomial_atoms
@@ -19,6 +20,7 @@ from ioweave.derive.streaming.values import axes_used
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.expressions import Apply, Expr, Read, reads
 
+_STEP = 1000  # terms that one joining counts for against the budget
 Place = tuple[int, Monomial]  # the form that a sum stands in, and what it is multiplied by there
 
 
@@ -33,6 +35,9 @@ def joined(forms: Mapping[str, Form], settled: Settled) -> dict[str, Form]:
         a, b = settled.values.atoms[first], settled.values.atoms[second]
         whole = add(a.inner, multiply((ratio,), b.inner))
         new = settled.values.irreducible("sum", a.over, whole)
+        spend(_STEP)
+        if new.array in (first, second):
+            return current
         current = _replaced(current, {first: ((make_monomial({new: ONE}), ONE),), second: ()}, settled)
 
 

@@ -12,6 +12,7 @@ terms in the fragment of `values`; see docs/theory for what lies outside.
 
 from __future__ import annotations
 
+from ioweave.derive.streaming.budget import OverBudget, budget
 from ioweave.derive.streaming.interchange import Settled
 from ioweave.derive.streaming.normal_form import atom, express
 from ioweave.derive.streaming.plan import Plan
@@ -30,7 +31,11 @@ def least_passes(opened: Opened, plan: Plan, axis: str) -> tuple[str | None, str
     """
     if plan.passes < 2:
         return None, None
-    found = _screens(opened, axis)
+    try:
+        with budget():
+            found = _screens(opened, axis)
+    except OverBudget as reason:
+        return None, str(reason).removeprefix("unproved: ")
     maybe = next((f"{name}: {s.said}" for name, s in found if s.may_separate), None)
     chain = _chain(plan, opened, axis)
     said = f"{plan.passes} passes are least: " + ", then ".join(chain) if chain else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 
 from ioweave.derive.streaming.cascade import Passes, inline
 from ioweave.derive.streaming.formula import text
@@ -240,3 +240,18 @@ def _quotient(a: Form, w: Form) -> Form | None:
 
 def _shown(m: Monomial) -> Monomial:
     return make_monomial({x: p for x, p in m.factors if not is_indicator(x)}, m.exponent)
+
+
+def contracts(e: Expr, axes: tuple[str, ...]) -> bool:
+    """Whether a product is of two factors, each with an axis of the result that the other lacks."""
+    sides = [frozenset(free_axes(f)) & set(axes) for f in _factors(e)]
+    found = sorted(set[str]().union(*sides))
+    return any(not any({p, q} <= s for s in sides) for p, q in combinations(found, 2))
+
+
+def _factors(e: Expr) -> tuple[Expr, ...]:
+    if isinstance(e, Apply) and e.op == "mul":
+        return tuple(f for a in e.args for f in _factors(a))
+    if isinstance(e, Apply) and e.op == "where" and e.args[2] == Number(0):
+        return _factors(e.args[1])
+    return (e,)

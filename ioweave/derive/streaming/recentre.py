@@ -5,7 +5,8 @@ Statement. With ``A = sum w f``, ``B = sum w g``, ``W = sum w`` and ``C = sum w 
 (a variance, a covariance) loses their common digits; carried as ``C`` it loses none. When a step
 changes the means from ``a, b`` to ``a', b'``, ``C' = C + W (a - a')(b - b') + sum w (f - a')(g - b')``
 with the old ``W``, the sum over the step's terms. A change of a common factor of the weights
-(`rescale`) multiplies the whole bracket before the terms are added.
+(`rescale`) multiplies the whole bracket before the terms are added. About one mean alone,
+``C' = C + B (a - a') + sum w (f - a') g``: so where both would turn a contraction into other work.
 Source. Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983 (technical
 report 222, 1979), updating formula for two samples; the weights follow from counting repeats.
 Check. The products cancel on normal forms of the tail; the gate compares both formulas, and one
@@ -22,7 +23,16 @@ from ioweave.derive.streaming.cascade import Passes, inline, live, on_reads, pla
 from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.gate import Sample, agree
 from ioweave.derive.streaming.job import guarded_divisors
-from ioweave.derive.streaming.moments import Moment, Nonnegative, fresh, second_moments, terms, transparent, unscaled
+from ioweave.derive.streaming.moments import (
+    Moment,
+    Nonnegative,
+    contracts,
+    fresh,
+    second_moments,
+    terms,
+    transparent,
+    unscaled,
+)
 from ioweave.derive.streaming.normal_form import (
     ONE,
     Canonical,
@@ -39,7 +49,18 @@ from ioweave.derive.streaming.plan import Repair
 from ioweave.derive.streaming.rescale import read_of
 from ioweave.derive.streaming.separate import is_fixed
 from ioweave.diagrams.boxes import OLD, RUNNING, Box, base_name, source
-from ioweave.diagrams.expressions import Apply, Expr, Index, Number, Read, Size, free_axes, rename_axes, transform, walk
+from ioweave.diagrams.expressions import (
+    Apply,
+    Expr,
+    Index,
+    Number,
+    Read,
+    Size,
+    reads,
+    rename_axes,
+    transform,
+    walk,
+)
 
 _LINEAR = frozenset({"add", "sub", "masked_sub", "neg", "mul", "div", "masked_div", "where"})
 
@@ -101,9 +122,6 @@ def _taken_out(before: list[Box], after: list[Box]) -> list[Repair]:
     return [Repair(behind[b.name], b.name, "separate") for b in after if b.name not in names and b.running]
 
 
-# -- its centred form, and the tail in terms of it
-
-
 class _Rewriting:
     """One second moment tried: the tail with ``square`` as ``centred + left * right / weight``; used once."""
 
@@ -121,18 +139,13 @@ class _Rewriting:
         self.names = {b.name for b in boxes}
         c = moment.square
         self.centred = replace(c, name=fresh(f"{c.line}.centred", self.names))
-        between = Apply("mul", (read_of(moment.left), read_of(moment.right)))
-        if moment.left is moment.right:
-            between = Apply("pow", (read_of(moment.left), Number(2)))
+        a, b = read_of(moment.left), read_of(moment.right)
+        between = Apply("pow", (a, Number(2))) if a == b else Apply("mul", (a, b))
         self.between: Expr = Apply("div" if moment.unit else "masked_div", (between, self.total()))
-        raw = replace(
-            c, body=Apply("add", (read_of(self.centred), self.between)), reduction=None, over=(), running=False
-        )
-        self.raw = replace(raw, rescale=None)
-        self.table: dict[str, Box] = {c.name: self.raw, **self.equal_values()}
-        for b in boxes:
-            if b.reduction is None and not passes.when[b.name].inside:
-                self.table.setdefault(b.name, b)
+        body = Apply("add", (read_of(self.centred), self.between))
+        self.raw = Box(c.name, c.axes, body, None, (), c.dtype, c.line)
+        outside = {x.name: x for x in boxes if x.reduction is None and not passes.when[x.name].inside}
+        self.table: dict[str, Box] = {**outside, c.name: self.raw, **self.equal_values()}
 
     def total(self) -> Expr:
         """The whole weight, after the loop."""
@@ -154,9 +167,15 @@ class _Rewriting:
             else:
                 twin = known.setdefault(self.value_key(b), b)
                 value = read_of(twin) if twin is not b and set(twin.axes) <= set(b.axes) else None
+                if value is not None and twin is not weight and self.run_of(twin) > self.run_of(self.moment.square):
+                    value = None  # not there yet where the moment is read
             if value is not None:
-                found[b.name] = replace(b, body=value, reduction=None, over=(), running=False, rescale=None)
+                found[b.name] = Box(b.name, b.axes, value, None, (), b.dtype, b.line)
         return found
+
+    def run_of(self, b: Box) -> int:
+        """The pass that finishes a sum."""
+        return self.passes.when[b.name].run
 
     def value_key(self, b: Box) -> object:
         """What tells the finished values of sums apart: their terms, with the reduced axes renamed by their sizes."""
@@ -218,10 +237,18 @@ class _Rewriting:
         if all(clean for _, clean in parts):
             return Apply(e.op, tuple(x for x, _ in parts)), True
         if able and (root or self.clean(form)):
-            self.gained = True
             order = {n: i for i, n in enumerate(dict.fromkeys(walk(written)))}
-            return express(form, order, guarded_divisors(written, self.canonical)), True
+            new = express(form, order, guarded_divisors(written, self.canonical))
+            if agree(written, new, Sample(self.positive)):
+                self.gained = True
+                return new, True
         return Apply(e.op, tuple(x for x, _ in parts)), False
+
+    def positive(self, name: str) -> bool:
+        """Whether an array is never negative, for the gate: weights, and squares about their mean."""
+        if name == self.centred.name:
+            return self.moment.left is self.moment.right
+        return name == self.moment.weight.name or self.canonical.nonnegative(Read(name.split("#")[0]))
 
     def clean(self, form: Form) -> bool:
         """Whether the centred moment is there, and nowhere beside the product of the means that makes it raw."""
@@ -277,8 +304,8 @@ class _Rewriting:
             bodies = [(times(Apply("mul", s)), w) for s, w in zip(sides, which, strict=True)]
         c = self.centred
         body, moves = bodies[0]
-        if _contracts(moment.square.body, c.axes):  # about one mean it is C too, and may stay a contraction
-            body, moves = next((b for b in bodies if _contracts(b[0], c.axes)), bodies[0])
+        if contracts(moment.square.body, c.axes):  # about one mean it is C too, and may stay a contraction
+            body, moves = next((b for b in bodies if contracts(b[0], c.axes)), bodies[0])
         step, more = self.moved(means, moves)
         made = [b for b in made if b in (*means, weight)]
         made += [*more, step, replace(c, body=body, recentre=step.name)]
@@ -357,7 +384,7 @@ class _Rewriting:
 
         step = on_reads(term(c.body, 2), lambda r: sums.get(r.array, r))
         updated = Apply("add", (Apply("add", (centred(2, before), value(made[-2].body))), step))
-        return agree(centred(3, now), updated, Sample(lambda n: self.canonical.nonnegative(Read(n.split("#")[0]))))
+        return agree(centred(3, now), updated, Sample(self.positive))
 
     def assembled(self, rewritten: Mapping[str, Box], made: list[Box]) -> tuple[list[Box], list[Repair], str]:
         """All boxes in order, what repairs the new accumulators, and the identity that they rest on."""
@@ -382,7 +409,8 @@ def _identity(moment: Moment, centred: Expr, between: Expr) -> str:
     assert isinstance(between, Apply)
     parts = dict.fromkeys((moment.left.name, moment.right.name))
     means = (text(Apply("div", (Read(n), between.args[1]))) for n in parts)
-    said = ", ".join(f"{letter} = {m}" for letter, m in zip("ab", means, strict=False))
+    used = {r.array for r in reads(centred)}
+    said = ", ".join(f"{letter} = {m}" for letter, m in zip("ab", means, strict=False) if letter in used)
     over = ", ".join(moment.square.over)
     whole = f"sum[{over}]({text(moment.square.body)})"
     return f"{whole} = sum[{over}]({text(centred)}) + {text(between)} with {said}"
@@ -467,22 +495,3 @@ def _at(e: Expr, i: int, over: tuple[str, ...]) -> Expr:
         return n
 
     return transform(e, step)
-
-
-def _contracts(e: Expr, axes: tuple[str, ...]) -> bool:
-    """Whether a product is of two factors, each with an axis of the result that the other lacks."""
-    sides = [frozenset(free_axes(f)) & set(axes) for f in _factors(e)]
-    for chosen in range(1, 2 ** len(sides) - 1):
-        one = frozenset[str]().union(*(s for i, s in enumerate(sides) if chosen >> i & 1))
-        other = frozenset[str]().union(*(s for i, s in enumerate(sides) if not chosen >> i & 1))
-        if one - other and other - one:
-            return True
-    return False
-
-
-def _factors(e: Expr) -> tuple[Expr, ...]:
-    if isinstance(e, Apply) and e.op == "mul":
-        return tuple(f for a in e.args for f in _factors(a))
-    if isinstance(e, Apply) and e.op == "where" and e.args[2] == Number(0):
-        return _factors(e.args[1])
-    return (e,)

@@ -8,10 +8,11 @@ left to the next pass, where they are finished.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
-from ioweave.derive.streaming.budget import budget
+from ioweave.derive.streaming.budget import OverBudget, budget
 from ioweave.derive.streaming.cascade import Passes, live, renamed
 from ioweave.derive.streaming.emission import Emission
 from ioweave.derive.streaming.given import Given
@@ -63,14 +64,20 @@ def _repair(
     classes = list(dict.fromkeys(frozenset(b.over) & streamed for b in boxes if b.reduction))
     for axes in classes:
         if axes:
-            shop = _repair_class(current, axes, streamed, given)
+            try:
+                shop = _repair_class(current, axes, streamed, given)
+            except OverBudget as reason:
+                shop = _left(current, axes, given, str(reason))
             found = _settle(shop.out, kept)
             if len([c for c in classes if c]) == 1 and not given.frugal and not _plain(found, axes, kept):
                 rival = _from_values(current, axes, given, kept)
                 if rival is not None and _cost(rival.out, axes, kept) < _cost(found, axes, kept):
                     shop, found = rival, _settle(rival.out, kept)
             current = found
-            current, moments, centred = recentred(current, axes, streamed, kept, shop.signs.expression)
+            moments: list[Repair] = []
+            centred: list[str] = []
+            with suppress(OverBudget):
+                current, moments, centred = recentred(current, axes, streamed, kept, shop.signs.expression)
             behind = {r.accumulator: r.reduction for r in shop.repairs}
             repairs += shop.repairs
             repairs += [replace(r, reduction=behind.get(r.reduction, r.reduction)) for r in moments]
@@ -132,6 +139,20 @@ def _repair_class(boxes: list[Box], axes: frozenset[str], streamed: frozenset[st
                 pass
         shop.base(replace(box, running=True), run)
         shop.carry(box.name)
+    return shop
+
+
+def _left(boxes: list[Box], axes: frozenset[str], given: Given, reason: str) -> Workshop:
+    """The plan that repairs nothing: every reduction runs after those that it needs."""
+    shop = Workshop({b.name: b for b in boxes}, Passes(axes), given)
+    for box in boxes:
+        if box.reduction is None or axes.isdisjoint(box.over):
+            shop.emit(box)
+            continue
+        run = shop.passes.earliest(box)
+        shop.refusals.append(Refusal(box.name, reason, shop.roots([source(r.array) for r in box.reads()], run - 1)))
+        shop.repairs.append(Repair(box.name, box.name, "none"))
+        shop.emit(replace(box, running=True), run)
     return shop
 
 

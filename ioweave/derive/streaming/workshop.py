@@ -281,7 +281,7 @@ class Workshop:
         """The box of the factor that a step multiplies an accumulator by, for one reference."""
         key = (run, form_key(reference))
         if key not in self._steps:
-            names = [r.array for a in form_atoms(reference) for r in reads(a)]
+            names = [r.array for a in form_atoms(reference) for r in reads(a) if self.is_running(run)(r.array)]
             first = self.boxes[names[0]]
             body = delta_body(reference, self.is_running(run))
             name = self.fresh(f"{first.name}.delta")

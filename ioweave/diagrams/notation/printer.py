@@ -61,11 +61,12 @@ def footer(diagram: Diagram) -> list[str]:
 
 
 def docstring(doc: str) -> str:
-    """The description in triple quotes."""
+    """The description in triple quotes; after several lines the closing ones stand alone."""
     escaped = doc.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     if escaped.endswith('"'):
         escaped = escaped[:-1] + '\\"'
-    return f'"""{escaped}"""'
+    end = "\n" if "\n" in doc else ""
+    return f'"""{escaped}{end}"""'
 
 
 def print_definitions(definitions: Iterable[Definition]) -> list[str]:

@@ -1,0 +1,114 @@
+"""Whether a verdict says of a plan what the plan's boxes say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isinf, prod
+
+from ioweave.derive.certificate.structure import Layout, Unsound
+from ioweave.derive.streaming.plan import Plan
+from ioweave.diagrams.boxes import Box, Opened, base_name
+from ioweave.diagrams.dtypes import DTYPES, size_bytes
+from ioweave.diagrams.expressions import Apply, walk
+from ioweave.diagrams.operators import CASTS, REDUCTIONS
+from ioweave.hierarchy.verdicts import Verdict
+
+_ROUNDING = CASTS | {"round", "floor"}
+
+
+def check_claims(
+    verdict: Verdict, plan: Plan, layout: Layout, opened: Opened, sizes: Mapping[str, int | float], accumulate: str
+) -> None:
+    """Raise `Unsound` naming the first claim that the plan does not bear out.
+
+    Of the formulas for people (head, body, tail) the names are looked at, not what stands behind them.
+    """
+    passes = max(layout.passes, 1)
+    _say("passes", verdict.passes, passes)
+    _say("verdict", verdict.verdict, "one-pass" if passes == 1 else f"k-pass({passes})")
+    _say("axis", verdict.axis, layout.axis)
+    if (verdict.refusal is None) != (passes == 1):
+        raise Unsound("the verdict gives a reason for one pass, or none for several")
+    _check_plan(plan, layout, opened)
+    _check_state(verdict, plan, layout, sizes, accumulate)
+    whole = {a for b in layout.boxes if b.reduction is not None for a in b.over} - {layout.axis}
+    _say("whole", tuple(sorted(verdict.whole)), tuple(sorted(whole)))
+    casts = "casts" if any(_rounds(b) for b in opened.boxes) else "reals"
+    _say("exact", verdict.exact, casts)
+    _say("assumes", verdict.assumes, plan.assumes)
+    said = dict.fromkeys((*(r.identity for r in plan.repairs if r.identity), *plan.identities))
+    _say("identities", verdict.identities, tuple(said))
+    for stage, formulas in (("head", verdict.head), ("body", verdict.body), ("tail", verdict.tail)):
+        names = [n for n, _, s in plan.stages if s == stage]
+        found = [f.split(": ", 1)[-1].split(" = ")[0] for f in formulas]
+        if sorted(found) != sorted((*names, *(b.name for b in layout.carried if stage == "head"))):
+            raise Unsound(f"the verdict's {stage} has other formulas than the plan's {stage} has boxes")
+    for row in verdict.cascade:
+        for name in row.accumulators:
+            if name not in layout.by_name or not layout.by_name[name].running:
+                raise Unsound(f"the cascade names the accumulator {name}, which the plan does not have")
+
+
+def _rounds(b: Box) -> bool:
+    """Whether a box rounds on purpose."""
+    return any(isinstance(n, Apply) and n.op in _ROUNDING for n in walk(b.body))
+
+
+def _say(what: str, claimed: object, found: object) -> None:
+    if claimed != found:
+        raise Unsound(f"the verdict's {what}: {_short(claimed)} is claimed, {_short(found)} is found")
+
+
+def _short(value: object) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return text[:60] or "none"
+
+
+def _check_plan(plan: Plan, layout: Layout, opened: Opened) -> None:
+    """The repairs and merges listed are those of the boxes."""
+    merges = [(m.accumulator, m.op, m.factor) for m in plan.merges]
+    wanted = [(b.name, b.reduction, b.rescale) for b in layout.state]
+    for claimed, found in zip(merges, wanted, strict=False):
+        if claimed != found:
+            raise Unsound(f"the merge of {claimed[0]} is not that of its box, {found[0]}")
+    if len(merges) != len(wanted):
+        raise Unsound(f"there are {len(merges)} merges for {len(wanted)} accumulators")
+    running = {b.name for b in layout.state}
+    for r in plan.repairs:
+        if r.accumulator not in layout.by_name or (r.accumulator not in running and layout.state):
+            raise Unsound(f"a repair names {r.accumulator}, which is no accumulator of the plan")
+        if r.reduction not in layout.by_name and all(r.reduction != b.name for b in opened.boxes):
+            raise Unsound(f"a repair is of {r.reduction}, which is no box")
+    if layout.passes < 2 and plan.refusals:
+        raise Unsound("reductions are listed as left to a further pass, and the plan has one")
+
+
+def _check_state(
+    verdict: Verdict, plan: Plan, layout: Layout, sizes: Mapping[str, int | float], accumulate: str
+) -> None:
+    kinds = {r.accumulator: r.kind for r in plan.repairs}
+    state = layout.carried
+    _say("state", tuple(s.name for s in verdict.state), tuple(b.name for b in state))
+    for claimed, box in zip(verdict.state, state, strict=True):
+        _say(f"state {box.name}, its axes", claimed.axes, box.axes)
+        _say(f"state {box.name}, its repair", claimed.repair, kinds.get(box.name, "none"))
+        _say(f"state {box.name}, its identity", claimed.identity, _identity(box))
+        _say(f"state {box.name}, its dtype", claimed.dtype, _held(box.dtype, accumulate))
+    shared = set(verdict.state[0].axes) if verdict.state else set()
+    for s in verdict.state:
+        shared &= set(s.axes)
+    counts = [prod(int(sizes[base_name(a)]) for a in s.axes if a not in shared) for s in verdict.state]
+    _say("state_values", verdict.state_values, sum(counts))
+    held = sum(size_bytes(n, s.dtype) for n, s in zip(counts, verdict.state, strict=True))
+    _say("state_bytes", verdict.state_bytes, held)
+
+
+def _identity(box: Box) -> str:
+    value = REDUCTIONS[box.reduction or "sum"].identity
+    return str(value) if isinf(value) else str(int(value))
+
+
+def _held(dtype: str, accumulate: str) -> str:
+    """What a result is held in while its loop runs (counting.md 8)."""
+    narrow = DTYPES[dtype].kind == "float" and DTYPES[dtype].bits <= 16
+    return "fp32" if narrow and accumulate != "same" else dtype

@@ -1,0 +1,637 @@
+"""Certificates: what is written verifies without the prover, and nothing that was tampered with does."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ioweave.cli import run
+from ioweave.derive.certificate.codec import decode, encode, read_json
+from ioweave.derive.certificate.identities import identities
+from ioweave.derive.certificate.record import Certificate, from_bytes
+from ioweave.derive.certificate.structure import lay_out
+from ioweave.derive.certificate.verify import verify
+from ioweave.derive.certificate.write import certify
+from ioweave.derive.streaming.plan import Plan
+from ioweave.derive.streaming.verdict import prove
+from ioweave.diagrams.errors import Refused, WeaveError
+from ioweave.diagrams.expressions import Apply, Expr, Number
+from ioweave.diagrams.library import load
+from ioweave.diagrams.notation import parse
+from ioweave.diagrams.opening import open_diagram
+
+ROOT = Path(__file__).resolve().parent.parent
+CATALOGUE = sorted(p.stem for p in (ROOT / "ioweave" / "diagrams" / "catalogue").glob("*.weave"))
+Record = dict[str, Any]
+
+LAYERNORM = (
+    "t, m, n = 8, 16, 12\nX[t, m]: fp16\nW[m, n]: fp16\n"
+    "M[t] = mean[m](X[t, m])\nR[t] = mean[m]((X[t, m] - M[t])**2)\n"
+    "Y[t, n] = sum[m]((X[t, m] - M[t]) * W[m, n]) * rsqrt(R[t] + 1)\n"
+)
+COLUMNS = (
+    "q, x, d = 6, 8, 4\nQ[q, d]: fp16\nK[x, d]: fp16\n"
+    "S[q, x] = sum[d](Q[q, d] * K[x, d]) / sqrt(d)\nP[q, x] = softmax[x](S[q, x])\nC[x] = sum[q](P[q, x])\n"
+)
+PRODUCT = "t, m = 4, 8\nX[t, m]: fp32 > 0\nM[t] = max[m](X[t, m])\nR[t] = prod[m](X[t, m] / M[t])\n"
+
+
+def certificate(text: str, axis: str) -> Certificate:
+    """The certificate of lines."""
+    diagram = parse(text)
+    return certify(diagram, prove(open_diagram(diagram), axis, diagram.values()))
+
+
+@pytest.fixture(scope="module")
+def attention() -> bytes:
+    """The certificate of attention over its keys."""
+    diagram = load("attention")
+    return certify(diagram, prove(open_diagram(diagram), "x", diagram.values())).to_bytes()
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_entry_and_axis_comes_back_and_holds(name: str) -> None:
+    diagram = load(name)
+    opened = open_diagram(diagram)
+    for axis in dict.fromkeys(a for b in opened.boxes for a in b.all_axes):
+        verdict = prove(opened, axis, diagram.values())
+        if verdict.verdict == "unproved":
+            with pytest.raises(Refused, match="unproved"):
+                certify(diagram, verdict)
+            continue
+        made = certify(diagram, verdict)
+        read = from_bytes(made.to_bytes())
+        assert read == made
+        assert read.to_bytes() == made.to_bytes()
+        assert verify(read).failure == "", (name, axis)
+
+
+@pytest.mark.parametrize("text", [LAYERNORM, COLUMNS, PRODUCT], ids=["layernorm", "columns", "product"])
+def test_other_algorithms(text: str) -> None:
+    opened = open_diagram(parse(text))
+    for axis in dict.fromkeys(a for b in opened.boxes for a in b.all_axes):
+        assert verify(from_bytes(certificate(text, axis).to_bytes())).failure == ""
+
+
+# what is tampered with: a change to the record, and words of the line that rejects it
+
+
+def box(record: Record, name: str) -> Record:
+    """A box of the plan in the file."""
+    found: Record = next(b for b in record["plan"]["boxes"] if b["name"] == name)
+    return found
+
+
+def drop_rescale(record: Record) -> None:
+    del box(record, "P.sum")["rescale"]
+
+
+def drop_rescale_everywhere(record: Record) -> None:
+    del box(record, "P.sum")["rescale"]
+    merge = next(m for m in record["plan"]["merges"] if m["accumulator"] == "P.sum")
+    del merge["factor"]
+    pair = next(i for i in record["identities"] if i["of"] == "P.sum")
+    pair["right"] = pair["right"]["args"][1]
+
+
+def change_tail(record: Record) -> None:
+    tail = box(record, "O")
+    tail["body"] = {"node": "apply", "op": "mul", "args": [{"node": "number", "value": 2}, tail["body"]]}
+
+
+def change_tail_a_little(record: Record) -> None:
+    """Its identity too, so that numbers alone can tell."""
+    tail = box(record, "O")
+    tail["body"] = {"node": "apply", "op": "mul", "args": [{"node": "number", "value": 1.0000001}, tail["body"]]}
+    pair = next(i for i in record["identities"] if i["of"] == "O")
+    pair["right"] = tail["body"]
+
+
+def rename_a_read(record: Record) -> None:
+    box(record, "S")["body"]["args"][0]["array"] = "S.total"
+
+
+def read_another_array(record: Record) -> None:
+    text = json.dumps(box(record, "O.acc")["body"]).replace('"V"', '"K"')
+    box(record, "O.acc")["body"] = json.loads(text)
+
+
+def swap_sides(record: Record) -> None:
+    pair = record["identities"][0]
+    pair["left"], pair["right"] = pair["right"], pair["left"]
+
+
+def drop_an_identity(record: Record) -> None:
+    record["identities"].pop()
+
+
+def edit_identity_text(record: Record) -> None:
+    record["verdict"]["identities"][0] = "exp(a + b) = exp(a) + exp(b)"
+
+
+def remove_output(record: Record) -> None:
+    plan = record["plan"]
+    plan["boxes"] = [b for b in plan["boxes"] if b["name"] != "O"]
+    plan["stages"] = [s for s in plan["stages"] if s[0] != "O"]
+
+
+def widen_state(record: Record) -> None:
+    record["verdict"]["state"][0]["axes"].append("d")
+
+
+def state_along_the_axis(record: Record) -> None:
+    box(record, "P.max")["axes"].append("x")
+
+
+def edit_state_values(record: Record) -> None:
+    record["verdict"]["state_values"] -= 1
+
+
+def edit_state_bytes(record: Record) -> None:
+    record["verdict"]["state_bytes"] += 2
+
+
+def edit_state_dtype(record: Record) -> None:
+    record["verdict"]["state"][0]["dtype"] = "fp16"
+
+
+def narrow_a_box(record: Record) -> None:
+    box(record, "O.acc")["dtype"] = "fp8"
+
+
+def break_merge(record: Record) -> None:
+    record["plan"]["merges"][1]["factor"] = None
+
+
+def merge_by_another_operation(record: Record) -> None:
+    record["plan"]["merges"][0]["op"] = "sum"
+
+
+def lie_about_a_repair(record: Record) -> None:
+    record["verdict"]["state"][1]["repair"] = "none"
+
+
+def walk_backward_alone(record: Record) -> None:
+    record["verdict"]["direction"] = "backward"
+
+
+def casts_that_are_not_written(record: Record) -> None:
+    record["verdict"]["exact"] = "casts"
+
+
+def edit_source(record: Record) -> None:
+    record["source"] = record["source"].replace("sqrt(d)", "d")
+
+
+def edit_sizes(record: Record) -> None:
+    record["sizes"]["x"] = 8
+
+
+def invent_a_fact(record: Record) -> None:
+    record["facts"].append({"array": "Q", "sign": ">", "bound": 0.0})
+
+
+def another_axis(record: Record) -> None:
+    record["axis"] = "q"
+
+
+def no_axis(record: Record) -> None:
+    record["axis"] = "z"
+
+
+def drop_the_trials(record: Record) -> None:
+    record["trials"] = []
+
+
+def a_trial_that_failed(record: Record) -> None:
+    record["trials"][0]["error"] = 0.5
+
+
+def evaluate_out_of_order(record: Record) -> None:
+    boxes = record["plan"]["boxes"]
+    boxes[0], boxes[1] = boxes[1], boxes[0]
+
+
+def read_old_values_in_terms(record: Record) -> None:
+    text = json.dumps(box(record, "P.exp")["body"]).replace("P.max~", "P.max~old")
+    box(record, "P.exp")["body"] = json.loads(text)
+
+
+def read_finished_values_early(record: Record) -> None:
+    text = json.dumps(box(record, "P.exp")["body"]).replace("P.max~", "P.max")
+    box(record, "P.exp")["body"] = json.loads(text)
+
+
+def a_factor_along_the_axis(record: Record) -> None:
+    box(record, "P.sum")["rescale"] = "P.exp"
+
+
+def maximum_of_the_negative(record: Record) -> None:
+    b = box(record, "P.max")
+    b["body"] = {"node": "apply", "op": "neg", "args": [b["body"]]}
+
+
+def sum_in_place_of_maximum(record: Record) -> None:
+    box(record, "P.max")["reduction"] = "sum"
+
+
+def an_unknown_operator(record: Record) -> None:
+    box(record, "S")["body"]["op"] = "eval"
+
+
+def minus_of_a_predicate(record: Record) -> None:
+    b = box(record, "S")
+    less = {"node": "apply", "op": "lt", "args": [b["body"], b["body"]]}
+    b["body"] = {"node": "apply", "op": "neg", "args": [less]}
+
+
+def hide_a_pass_behind_another_name(record: Record) -> None:
+    """The whole of the axis summed within each step, by an axis of the same size."""
+    b = box(record, "P.max")
+    text = json.dumps(b["body"]).replace('"x"', '"x\'"')
+    del b["running"]
+    b.update(body=json.loads(text), over=["x'"])
+
+
+def read_old_values_as_new(record: Record) -> None:
+    """The factor is one: nothing is rescaled."""
+    text = json.dumps(box(record, "P.max.delta")["body"]).replace("P.max~old", "P.max~")
+    box(record, "P.max.delta")["body"] = json.loads(text)
+
+
+def swap_old_and_new(record: Record) -> None:
+    text = json.dumps(box(record, "P.max.delta")["body"]).replace("P.max~old", "P.max?")
+    box(record, "P.max.delta")["body"] = json.loads(text.replace("P.max~", "P.max~old").replace("P.max?", "P.max~"))
+
+
+def sum_of_shifted_scores(record: Record) -> None:
+    b = box(record, "P.max")
+    b["body"] = {"node": "apply", "op": "add", "args": [b["body"], {"node": "number", "value": 1}]}
+
+
+def a_factor_of_two(record: Record) -> None:
+    delta = box(record, "P.max.delta")
+    delta["body"] = {"node": "apply", "op": "mul", "args": [delta["body"], {"node": "number", "value": 2}]}
+
+
+def rename_a_formula(record: Record) -> None:
+    record["verdict"]["body"][0] = "T = nothing"
+
+
+TAMPERED: list[tuple[Callable[[Record], None], str]] = [
+    (drop_rescale, "P.sum"),
+    (drop_rescale_everywhere, "P.sum"),
+    (change_tail, "identities"),
+    (change_tail_a_little, "O of the plan is not O"),
+    (rename_a_read, "S.total"),
+    (read_another_array, "plan"),
+    (swap_sides, "identities"),
+    (drop_an_identity, "identities"),
+    (edit_identity_text, "identities"),
+    (remove_output, "output O"),
+    (widen_state, "axes"),
+    (state_along_the_axis, "P.max"),
+    (edit_state_values, "state_values"),
+    (edit_state_bytes, "state_bytes"),
+    (edit_state_dtype, "dtype"),
+    (narrow_a_box, "O.acc"),
+    (break_merge, "merge of P.sum"),
+    (merge_by_another_operation, "merge of P.max"),
+    (lie_about_a_repair, "repair"),
+    (walk_backward_alone, "backward"),
+    (casts_that_are_not_written, "exact"),
+    (edit_source, "identities"),
+    (edit_sizes, "sizes"),
+    (invent_a_fact, "facts"),
+    (another_axis, "streams x, not q"),
+    (no_axis, "no axis z"),
+    (drop_the_trials, "none"),
+    (a_trial_that_failed, "trial 0"),
+    (evaluate_out_of_order, "no earlier box"),
+    (read_old_values_in_terms, "P.exp"),
+    (read_finished_values_early, "pass"),
+    (a_factor_along_the_axis, "P.sum"),
+    (maximum_of_the_negative, "identities"),
+    (sum_in_place_of_maximum, "P.max"),
+    (an_unknown_operator, "eval"),
+    (minus_of_a_predicate, "identities"),
+    (hide_a_pass_behind_another_name, "x'"),
+    (rename_a_formula, "body"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), TAMPERED, ids=lambda p: getattr(p, "__name__", ""))
+def test_what_was_tampered_with_is_rejected(attention: bytes, change: Callable[[Record], None], words: str) -> None:
+    record = json.loads(attention)
+    change(record)
+    failure = verify(from_bytes(json.dumps(record).encode())).failure
+    assert words in failure
+    assert "\n" not in failure
+
+
+def with_its_identities(record: Record) -> Record:
+    """The record with the equations that its boxes, as they are now, would rest on."""
+    c = from_bytes(json.dumps(record).encode())
+    diagram = parse(c.source)
+    opened = open_diagram(diagram)
+    found = identities(lay_out(c.plan, opened, c.axis, diagram.values()), opened)
+    return {**record, "identities": encode(found)}
+
+
+CLEVER: list[tuple[Callable[[Record], None], str]] = [
+    (drop_rescale_everywhere, "the state P.sum of pass 1 differs"),
+    (change_tail, "O of the plan is not O"),
+    (change_tail_a_little, "O of the plan is not O"),
+    (read_old_values_as_new, "differ"),
+    (swap_old_and_new, "P.sum"),
+    (maximum_of_the_negative, "P.max of the plan is not P.max"),
+    (sum_of_shifted_scores, "P.max of the plan is not P.max"),
+    (edit_source, "S of the plan is not S"),
+    (minus_of_a_predicate, "cannot be run"),
+    (a_factor_of_two, "P.sum"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), CLEVER, ids=lambda p: getattr(p, "__name__", ""))
+def test_numbers_tell_where_the_equations_were_changed_too(
+    attention: bytes, change: Callable[[Record], None], words: str
+) -> None:
+    record = json.loads(attention)
+    change(record)
+    failure = verify(from_bytes(json.dumps(with_its_identities(record)).encode())).failure
+    assert words in failure
+    assert failure.startswith("laws of the state")
+
+
+def fewer_passes(record: Record) -> None:
+    record["verdict"].update(verdict="one-pass", passes=1, refusal=None)
+
+
+def fewer_passes_in_the_plan_too(record: Record) -> None:
+    fewer_passes(record)
+    record["plan"]["stages"] = [[n, min(p, 1), s] for n, p, s in record["plan"]["stages"]]
+    record["plan"]["refusals"] = []
+
+
+@pytest.mark.parametrize("change", [fewer_passes, fewer_passes_in_the_plan_too], ids=lambda c: c.__name__)
+def test_fewer_passes_than_the_boxes_need(change: Callable[[Record], None]) -> None:
+    record = json.loads(certificate(COLUMNS, "x").to_bytes())
+    assert record["verdict"]["verdict"] == "k-pass(2)"
+    change(record)
+    assert "pass" in verify(from_bytes(json.dumps(record).encode())).failure
+
+
+def test_a_cast_cannot_be_left_out() -> None:
+    text = COLUMNS.replace("/ sqrt(d)", "/ sqrt(d)\nF[q, x] = fp8(S[q, x])").replace("softmax[x](S", "softmax[x](F")
+    record = json.loads(certificate(text, "x").to_bytes())
+    assert record["verdict"]["exact"] == "casts"
+    cast = box(record, "F")
+    cast["body"] = cast["body"]["args"][0]
+    record = with_its_identities(record)
+    assert (
+        verify(from_bytes(json.dumps(record).encode())).failure
+        == "laws of the state: F of the plan is not F of the diagram"
+    )
+
+
+def mutations(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The place of every leaf of a record."""
+    if isinstance(value, dict):
+        return [p for k, v in value.items() for p in mutations(v, (*path, k))]
+    if isinstance(value, list):
+        return [p for k, v in enumerate(value) for p in mutations(v, (*path, k))]
+    return [path]
+
+
+def test_no_change_of_a_leaf_is_a_crash(attention: bytes) -> None:
+    rng = np.random.default_rng(7)
+    places = [p for p in mutations(json.loads(attention)) if p[0] in ("plan", "sizes", "trials", "identities", "axis")]
+    new: list[Any] = [None, True, -1, 0, 3, 2**61, 0.5, "inf", "", "x", "P.max", "mul", [], {}]
+    for _ in range(80):
+        record = json.loads(attention)
+        place = places[int(rng.integers(len(places)))]
+        holder = record
+        for step in place[:-1]:
+            holder = holder[step]
+        before, holder[place[-1]] = holder[place[-1]], new[int(rng.integers(len(new)))]
+        try:
+            failure = verify(from_bytes(json.dumps(record).encode())).failure
+        except WeaveError as error:
+            failure = str(error)
+        prose = {"reason", "nearest", "waits", "safe"} | {"seed", "data", "error", "parts", "kind", "steps", "axes"}
+        same = holder[place[-1]] == before
+        assert failure or same or prose & set(place), (place, before, holder[place[-1]])
+
+
+MALFORMED: dict[str, tuple[Callable[[str], str], str]] = {
+    "empty": (lambda t: "", "not JSON"),
+    "cut": (lambda t: t[: len(t) // 2], "not JSON"),
+    "another format": (lambda t: t.replace("ioweave-certificate", "report"), "no certificate"),
+    "a list": (lambda t: "[]", "no certificate"),
+    "a later version": (lambda t: t.replace('"version": 1', '"version": 2', 1), "version"),
+    "no version": (lambda t: t.replace('"version": 1,', "", 1), "version"),
+    "nested deep": (lambda t: "[" * 100_000 + "]" * 100_000, "nested"),
+    "an expression nested deep": (
+        lambda t: t.replace(
+            '"plan": {', '"plan": {"x": ' + '{"node": "apply", "op": "neg", "args": [' * 400 + "]}" * 400 + ",", 1
+        ),
+        "nested",
+    ),
+    "digits without end": (lambda t: t.replace('"version": 1', '"version": ' + "1" * 5000, 1), "digits"),
+    "a name twice": (lambda t: t.replace('"axis": "x"', '"axis": "x", "axis": "x"', 1), "twice"),
+    "not a number": (lambda t: t.replace('"version": 1', '"version": 1, "z": NaN', 1), "NaN"),
+    "a field too many": (lambda t: t.replace('"axis": "x"', '"axis": "x", "run": "rm"', 1), "run"),
+    "a field missing": (lambda t: t.replace('"accumulate": "fp32",', "", 1), "accumulate"),
+    "a box without a name": (lambda t: t.replace('"name": "S.sum",', "", 1), "plan.boxes[0].name"),
+    "an unknown node": (lambda t: t.replace('"node": "apply"', '"node": "call"', 1), "node"),
+    "a text for a list": (lambda t: t.replace('"assumes": []', '"assumes": "none"'), "assumes"),
+    "a huge trial": (
+        lambda t: t.replace('"trials": [\n  {\n   "axes": {', '"trials": [{"axes": {"x": 9999999999,'),
+        "x",
+    ),
+    "lines that are none": (lambda t: t.replace("softmax[x](S[q, x])", "softmax["), "source"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_file_that_is_no_certificate(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, attention: bytes, name: str
+) -> None:
+    change, words = MALFORMED[name]
+    path = tmp_path / "out.json"
+    changed = change(attention.decode())
+    assert changed != attention.decode()
+    path.write_text(changed)
+    assert run(["stream", "--verify", str(path)]) == 2
+    out, error = capsys.readouterr()
+    assert (out, error.count("\n")) == ("", 1)
+    assert words in error
+    assert str(path) in error
+
+
+def test_bytes_that_are_no_text(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    path.write_bytes(b"\xff\xfe{}")
+    assert run(["stream", "--verify", str(path)]) == 2
+    assert "UTF-8" in capsys.readouterr().err
+
+
+def test_expressions_keep_the_kind_of_their_numbers() -> None:
+    for value in (1, 1.0, True, -0.0, float("inf"), float("-inf"), 2**40, 1e-300):
+        e = Apply("neg", (Number(value),))
+        back = decode(Apply, read_json(json.dumps(encode(e))))
+        assert repr(back) == repr(e)
+        assert type(back.args[0].value) is type(value) if isinstance(back.args[0], Number) else False
+
+
+def test_a_long_expression_is_read() -> None:
+    e: Expr = Number(1)
+    for _ in range(100):
+        e = Apply("neg", (e,))
+    assert isinstance(e, Apply)
+    assert decode(Apply, read_json(json.dumps(encode(e)))) == e
+
+
+def test_the_error_names_the_place(attention: bytes) -> None:
+    record = json.loads(attention)["plan"]
+    record["boxes"][2]["axes"][0] = 5
+    with pytest.raises(WeaveError, match=r"^plan\.boxes\[2\]\.axes\[0\]: 5 is not a text$"):
+        decode(Plan, record, "plan")
+
+
+# the check does not need what it checks
+
+# records, the merge as boxes, formulas as text, and the ranges of element types
+NO_PROOF = {"plan", "merge", "cascade", "formula", "formats"}
+
+
+def _modules(name: str, seen: set[str]) -> None:
+    """Every module of ioweave that a module imports, at any depth; packages for what their own file holds are left."""
+    path = ROOT.joinpath(*name.split(".")).with_suffix(".py")
+    if name in seen or not path.exists():
+        return
+    seen.add(name)
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("ioweave"):
+            _modules(node.module, seen)
+            for alias in node.names:
+                _modules(f"{node.module}.{alias.name}", seen)
+
+
+def test_the_check_imports_no_prover() -> None:
+    seen: set[str] = set()
+    _modules("ioweave.derive.certificate.verify", seen)
+    assert "ioweave.derive.certificate.laws" in seen
+    assert {m.rsplit(".", 1)[1] for m in seen if m.startswith("ioweave.derive.streaming.")} <= NO_PROOF
+
+
+def test_the_check_works_with_the_prover_taken_away(attention: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise AssertionError("the prover was asked")
+
+    for module, name in (("repair", "repair"), ("verdict", "prove"), ("reduction", "reduce"), ("job", "Job")):
+        monkeypatch.setattr(sys.modules[f"ioweave.derive.streaming.{module}"], name, gone)
+    assert verify(from_bytes(attention)).failure == ""
+
+
+# as a user types it
+
+
+def test_write_and_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "out.json")
+    arguments = ["stream", "attention", "x=512", "--axis", "x", "--direction", "backward"]
+    assert run([*arguments, "--certificate", path]) == 0
+    out, error = capsys.readouterr()
+    assert "x as asked: backward" in out
+    assert error == ""
+    assert [p.name for p in tmp_path.iterdir()] == ["out.json"]
+    record = json.loads(Path(path).read_text("utf-8"))
+    assert (record["direction"], record["sizes"]["x"], record["verdict"]["direction"]) == ("backward", 512, "both")
+    assert run(["stream", "--verify", path]) == 0
+    out = capsys.readouterr().out
+    assert "holds" in out
+    assert "fresh trials" in out
+    assert run(["stream", "--verify", path, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["streaming"][0]["verdict"] == "one-pass"
+    assert all(row["passed"] and row["axes"] for row in report["check"])
+
+
+def test_a_certificate_that_does_not_hold(capsys: pytest.CaptureFixture[str], tmp_path: Path, attention: bytes) -> None:
+    record = json.loads(attention)
+    drop_rescale(record)
+    path = tmp_path / "out.json"
+    path.write_text(json.dumps(record))
+    assert run(["stream", "--verify", str(path)]) == 1
+    out, error = capsys.readouterr()
+    assert out.count("\n") == 1
+    assert "does not hold" in out
+    assert "P.sum" in out
+    assert error == ""
+    assert run(["stream", "--verify", str(path), "--json"]) == 1
+    rows = json.loads(capsys.readouterr().out)["check"]
+    assert not rows[-1]["passed"]
+    assert "P.sum" in rows[-1]["because"]
+
+
+def test_a_refusal_of_one_pass_has_a_certificate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "out.json")
+    assert run(["stream", "column_sums", "--axis", "x", "--certificate", path]) == 0
+    assert run(["stream", "--verify", path]) == 0
+    assert "k-pass(2)" in capsys.readouterr().out
+
+
+def test_unproved_writes_none_and_says_why(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from ioweave.derive.reporting import verdicts
+
+    def unproved(*arguments: Any, **options: Any) -> Any:
+        verdict = prove(*arguments, **options)
+        return replace(verdict, verdict="unproved", refusal="the budget was spent")
+
+    monkeypatch.setattr(verdicts, "prove", unproved)
+    path = tmp_path / "out.json"
+    assert run(["stream", "attention", "--axis", "x", "--certificate", str(path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "no certificate is written" in out
+    assert "the budget was spent" in out
+    assert not path.exists()
+
+
+BAD = [
+    (["stream", "attention", "--axis", "x", "--direction", "sideways"], "forward, backward or both"),
+    (["stream", "attention", "--axis", "x", "--certificate", "out.txt"], ".json"),
+    (["stream", "attention", "--axis", "x", "--certificate", "/nonexistent/out.json"], "/nonexistent"),
+    (["stream", "attention", "--certificate", "out.json"], "--axis"),
+    (["stream", "--verify", "/nonexistent.json"], "no such file"),
+    (["stream", "--verify", "/"], "directory"),
+    (["stream", "attention", "--verify", "out.json"], "--verify"),
+    (["stream", "--verify", "out.json", "--certificate", "new.json"], "--verify"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD, ids=[" ".join(a) for a, _ in BAD])
+def test_bad_input(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+    assert run(arguments) == 2
+    out, error = capsys.readouterr()
+    assert (out, error.count("\n")) == ("", 1)
+    assert words in error
+
+
+def test_an_axis_of_several_components(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = str(tmp_path / "out.json")
+    assert run(["stream", "attention", "--axis", "d'", "--certificate", path]) == 0
+    assert run(["stream", "--verify", path]) == 0
+    assert "over d'" in capsys.readouterr().out
+    assert run(["stream", "attention", "--axis", "d", "--certificate", path]) == 0
+    assert "the certificate is of d" in capsys.readouterr().out
