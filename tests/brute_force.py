@@ -179,11 +179,24 @@ class _Region:
         return bool(set(self.split) & set(box.over)) or 3 in at[: len(self.split)]
 
     def operand_place(self, operand: Box, among: frozenset[str], reader: Place) -> Place:
-        """Where the value that a reader uses is made: where it is first, or again beside its reader."""
+        """Where the value that a reader uses is made: where it is first, or again beside its reader.
+
+        What is made after a loop runs there once (14), unless it changes with a reduction that is unfinished there.
+        """
         among = self.follows(operand, among)
         at = self.place(operand, among)
         span = min(self.span(operand), len(reader))
-        return at if at[:span] == reader[:span] else self.place(operand, among, reader[:span])
+        apart = next((j for j in range(span) if at[j] != reader[j]), None)
+        if apart is None or (at[apart] > 1 and at[apart] % 2 and not self.changes(operand, among)):
+            return at
+        return self.place(operand, among, reader[:span])
+
+    def changes(self, box: Box, among: frozenset[str]) -> bool:
+        """Whether a map reads an unfinished reduction over ``among``, directly or not."""
+        operands = [self.boxes[r.array] for r in box.reads() if r.array in self.boxes]
+        if self.reduced(box) or not among:
+            return False
+        return any(self.reduced(o) == among or self.changes(o, among) for o in operands)
 
     def runs(self) -> dict[str, set[tuple[Place, frozenset[str]]]]:
         """Every box with the places at which it runs, from the stored ones back."""
@@ -410,8 +423,10 @@ class _Instance:
                 for r in region.row(box.body, here)[1]:
                     surviving.add(r)
                     if r.array in region.boxes:
-                        for key in self._keys(r, at, among, trips):
-                            self.asked[key].add(region.at(r, here))
+                        element = region.at(r, here)
+                        for key, clip in self._keys(r, at, among, trips):
+                            if all(element[k] in t for k, t in clip.items()):
+                                self.asked[key].add(element)
         for r in surviving:
             if r.array in region.boxes:
                 self._cover(r, at, among, trips, tile)
@@ -431,8 +446,13 @@ class _Instance:
             depth = min(depth, held + first if held else 0)
         return depth
 
-    def _keys(self, r: Read, at: Place, among: frozenset[str], trips: Trips) -> list[tuple[str, Place, Trips]]:
-        """The values that a read uses: beside it in loops that both are in, else of every trip."""
+    def _keys(
+        self, r: Read, at: Place, among: frozenset[str], trips: Trips
+    ) -> list[tuple[tuple[str, Place, Trips], dict[int, range]]]:
+        """The values that a read uses: beside it in loops that both are in, else of every trip.
+
+        Each with the part of it that was made in its trips of loops that the reader is not in, by position.
+        """
         operand = self.region.boxes[r.array]
         made = self.region.operand_place(operand, among, at)
         choices: list[list[int | None]] = []
@@ -443,7 +463,13 @@ class _Instance:
                 choices.append([trips[j]])
             else:
                 choices.append(list(range(len(self.trips[j]))))
-        return [(r.array, made, key) for key in itertools.product(*choices)]
+        positions = {a: k for k, a in enumerate(operand.axes)}
+        apart = [j for j in range(len(choices)) if made[j] % 2 == 0 and made[: j + 1] != at[: j + 1]]
+        found = []
+        for key in itertools.product(*choices):
+            clip = {positions[a]: self.trips[j][key[j] or 0] for j in apart if (a := self.region.loops[j]) in positions}
+            found.append(((r.array, made, key), clip))
+        return found
 
     def _cover(self, r: Read, at: Place, among: frozenset[str], trips: Trips, tile: dict[str, range]) -> None:
         needs = []
@@ -451,9 +477,15 @@ class _Instance:
             ends = itertools.product(*((tile[a][0], tile[a][-1]) for a in form.names))
             at_ends = [self.region.index(form, dict(zip(form.names, e, strict=True))) for e in ends]
             needs.append(range(max(0, min(at_ends)), min(n, max(at_ends) + 1)))
-        for key in self._keys(r, at, among, trips):
-            old = self.cover.get(key)
-            self.cover[key] = needs if old is None else [_hull(a, b) for a, b in zip(old, needs, strict=True)]
+        for key, clip in self._keys(r, at, among, trips):
+            mine = [_meet(n, clip.get(k, n)) for k, n in enumerate(needs)]
+            if all(mine):
+                old = self.cover.get(key)
+                self.cover[key] = mine if old is None else [_hull(a, b) for a, b in zip(old, mine, strict=True)]
+
+
+def _meet(a: range, b: range) -> range:
+    return range(max(a.start, b.start), min(a.stop, b.stop))
 
 
 def _hull(a: range, b: range) -> range:

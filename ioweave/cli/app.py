@@ -96,6 +96,12 @@ def stream(
     verify: Annotated[
         str | None, typer.Option("--verify", metavar="OUT.JSON", help="Check a certificate, in place of ALGORITHM.")
     ] = None,
+    lazy: Annotated[
+        float,
+        typer.Option(
+            "--lazy", metavar="STEP", help="Move running maxima in multiples of STEP alone, and rescale only then."
+        ),
+    ] = 0.0,
     levels: options.Levels = LEVELS,
     accumulate: options.Accumulate = ACCUMULATE,
     json: options.Json = False,
@@ -105,7 +111,7 @@ def stream(
     from ioweave.derive.reporting.certified import as_asked, parse_direction
 
     if verify is not None:
-        if algorithm or lines or axis or certificate is not None or direction is not None:
+        if algorithm or lines or axis or certificate is not None or direction is not None or lazy:
             raise WeaveError("--verify reads all it needs from the certificate; give it alone, or with --json")
         return _verified(verify, json)
     target = _target(MACHINE, levels, None, accumulate)
@@ -116,7 +122,7 @@ def stream(
     if certificate is not None:
         check_output(certificate, ("json",))
     with working(f"proving {axis} of {subject.name}"):
-        report, status = _streamed(subject, axis, target, explain, asked, certificate)
+        report, status = _streamed(subject, axis, target, explain, asked, certificate, lazy)
     answer = _print(report, json, status=status)
     if asked is None or json:
         return answer
@@ -312,17 +318,23 @@ def show(
 
 
 def _streamed(
-    subject: Subject, axis: str, target: Target, explain: bool, asked: Direction | None, certificate: str | None
+    subject: Subject,
+    axis: str,
+    target: Target,
+    explain: bool,
+    asked: Direction | None,
+    certificate: str | None,
+    lazy: float,
 ) -> tuple[Report, int]:
     """The report of an axis, its certificate written where one is asked for, and the status."""
     from ioweave.derive.reporting.verdicts import stream_report
 
-    report = stream_report(subject, axis, target, explain)
+    report = stream_report(subject, axis, target, explain, lazy)
     if certificate is None:
         return report, DONE
     from ioweave.derive.reporting.certified import certified
 
-    report, made, holds = certified(subject, report, axis, target.accumulate, asked or "both")
+    report, made, holds = certified(subject, report, axis, target.accumulate, asked or "both", lazy)
     if made is not None:
         write_whole(certificate, made)
     return report, DONE if holds else FAILED

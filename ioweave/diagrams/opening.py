@@ -236,7 +236,7 @@ def open_one(line: Line, dtype: str, others: frozenset[str] = frozenset()) -> tu
 
 def names_of(diagram: Diagram) -> frozenset[str]:
     """The names of a diagram's inputs and lines."""
-    return frozenset(x.name for x in (*diagram.inputs, *diagram.lines))
+    return frozenset(i.name for i in diagram.inputs) | frozenset(line.name for line in diagram.lines)
 
 
 @lru_cache(maxsize=256)

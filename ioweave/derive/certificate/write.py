@@ -20,7 +20,12 @@ DRAWS = 6
 
 
 def certify(
-    diagram: Diagram, verdict: Verdict, accumulate: str = "fp32", direction: Direction = "both", seed: int = 0
+    diagram: Diagram,
+    verdict: Verdict,
+    accumulate: str = "fp32",
+    direction: Direction = "both",
+    seed: int = 0,
+    lazy: float = 0.0,
 ) -> Certificate:
     """The certificate of a verdict on a whole diagram, with its trials, or new ones drawn from ``seed``.
 
@@ -37,7 +42,7 @@ def certify(
     opened = open_diagram(diagram)
     values = diagram.values()
     facts = {i.name: i.fact for i in opened.inputs if i.fact is not None}
-    plan = plan_axis(opened, axis, values, accumulate)
+    plan = plan_axis(opened, axis, values, accumulate, lazy=lazy)
     try:
         pairs = identities(lay_out(plan, opened, axis, values), opened)
     except Unsound as why:

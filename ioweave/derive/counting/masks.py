@@ -18,7 +18,7 @@ from ioweave.derive.counting.lengths import Bounds, interval
 from ioweave.derive.counting.predicates import FALSE, MIXED, TRUE, decide
 from ioweave.derive.program.program import Load, Program
 from ioweave.derive.program.setting import Setting
-from ioweave.derive.program.slots import Slot, context, corrections, references, times
+from ioweave.derive.program.slots import Nests, Slot, corrections, references
 from ioweave.derive.program.spans import bare
 from ioweave.diagrams.arithmetic import FUNCTIONS
 from ioweave.diagrams.boxes import OLD, RUNNING, Box, source
@@ -80,7 +80,7 @@ class Survival:
     A box that runs in several passes may be wanted in some tiles of one and not of another, so
     ``reads`` is keyed by (box, read, slot); ``runs`` by (box, slot): whether a map is computed,
     or a reduction receives terms; ``moves`` likewise: whether a running box's state is corrected.
-    ``definite`` tells the entries in which no predicate is mixed.
+    ``definite`` tells the entries in which no predicate is mixed; ``taken`` names the variable that a read takes.
     """
 
     entries: Entries
@@ -88,13 +88,14 @@ class Survival:
     runs: Mapping[tuple[str, Slot], Any]
     moves: Mapping[tuple[str, Slot], Any]
     definite: Any
+    taken: Mapping[tuple[str, Read, Slot], str]
 
     def loaded(self, load: Load) -> dict[tuple[str, Read], Any]:
         """Per read of a load the entries in which it survives."""
         found = {key: np.zeros(self.entries.length, dtype=bool) for key in load.reads}
-        for (box, read, slot), alive in self.reads.items():
-            if (box, read) in found and slot[: load.depth] == load.key:
-                found[box, read] = found[box, read] | alive
+        for key, alive in self.reads.items():
+            if self.taken[key] == load.variable:
+                found[key[:2]] = found[key[:2]] | alive
         return found
 
 
@@ -111,7 +112,7 @@ class _Tracer:
         self.program, self.entries, self.setting = program, entries, setting
         self.made = {b.name: b for b in program.boxes}
         self.slots: dict[str, tuple[Slot, ...]] = dict(program.slots)
-        self.early = times(program.boxes, program.loops)
+        self.nests = Nests(program.boxes, program.loops)
         self.known: dict[str, Any] = {}
         self.term: dict[str, Any] = {}
         self.finished: dict[str, Any] = {}
@@ -207,13 +208,14 @@ class _Tracer:
                 else:
                     run = wanted & ~self.idle(b)
                 moves[key] = self.none
-                if corrections(b):
+                by = corrections(self.nests.corrected(b, slot))
+                if by:
                     moved = run.copy()
-                    for reference in (o for name in corrections(b) for o in references(name, self.made)):
+                    for reference in (o for name in by for o in references(name, self.made)):
                         moved |= wanted & ~self.idle(reference)
                     moves[key] = moved
-                    for name in corrections(b):
-                        want[name, self.slot_of(self.made[name], True, slot)] |= moved
+                    for name in by:
+                        want[name, self.nests.context(name, True, slot)] |= moved
                 runs[key] = run
                 for r in b.reads():
                     if source(r.array) not in self.made:
@@ -222,14 +224,13 @@ class _Tracer:
         definite = self.all
         for state in self.states.values():
             definite = definite & (state != MIXED)
-        return Survival(self.entries, alive, runs, moves, definite)
+        columns = [c for c, _ in self.program.columns() if c.box is not None]
+        taken = {(c.box.name, r, c.slot): v for c in columns if c.box is not None for r, v in c.sources}
+        return Survival(self.entries, alive, runs, moves, definite, taken)
 
     def idle(self, b: Box) -> Any:
         """Whether a reduction receives its identity alone."""
         return self.term[b.name] == REDUCTIONS[b.reduction or "sum"].identity
-
-    def slot_of(self, operand: Box, plain: bool, reader: Slot) -> Slot:
-        return context(operand, plain, reader, self.program.loops, self.made, self.early)
 
     def visit(
         self,
@@ -252,7 +253,7 @@ class _Tracer:
                 # what a reduction has gathered, it has gathered in every trip
                 loops = [a for a in operand.over if a in self.program.loops]
                 wanted = self.entries.any_over(where, loops) if loops else where
-                want[name, self.slot_of(operand, name == array, slot)] |= wanted
+                want[name, self.nests.context(name, name == array, slot)] |= wanted
             case Apply(op="where", args=(c, x, y)):
                 vc = np.asarray(self.value(b, c))
                 self.visit(b, slot, c, where, want, alive)

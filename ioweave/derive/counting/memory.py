@@ -97,7 +97,9 @@ def _presence(program: Program, survive: Survival) -> Mapping[tuple[str, None], 
         if column.box is not None and column.variable is not None:
             role = program.variable(column.variable).role
             if role == "value":
-                result[column.variable, None] = _computed(column, column.box.name, survive)
+                flags = _computed(column, column.box.name, survive)
+                outside = [a for a in loops if a not in program.variable(column.variable).entered]
+                result[column.variable, None] = survive.entries.any_over(flags, outside) if outside else flags
     return result
 
 

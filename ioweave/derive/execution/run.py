@@ -17,9 +17,9 @@ from ioweave.derive.counting.levelled import Placed
 from ioweave.derive.execution.frames import Frame, frames
 from ioweave.derive.execution.grid import Grid, Values, block, gather, reduce, values_of
 from ioweave.derive.execution.memory import CountedMemory, Held
-from ioweave.derive.execution.trace import Fill, Filled, Put, Run, Start, trace
+from ioweave.derive.execution.trace import Fill, Filled, Open, Put, Run, Start, trace
 from ioweave.derive.program.arithmetic_cost import operand_axes, operations, product_operations
-from ioweave.derive.program.program import Store
+from ioweave.derive.program.program import Store, Variable
 from ioweave.diagrams.arithmetic import FUNCTIONS
 from ioweave.diagrams.boxes import OLD, Box
 from ioweave.diagrams.expressions import Read
@@ -102,6 +102,8 @@ class _Region:
                 match event:
                     case Fill():
                         self.fill(event)
+                    case Open():
+                        self.open(event)
                     case Start():
                         self.start(event)
                     case Run():
@@ -166,10 +168,26 @@ class _Region:
     def start(self, event: Start) -> None:
         for state in event.states:
             variable = self.table[state.variable]
-            intervals = event.frame.lows(variable)
-            values = np.full([hi - lo for lo, hi in intervals], REDUCTIONS[state.op].identity)
-            lows = tuple(lo for lo, _ in intervals)
-            self.memory.put(state.variable, Held(values, lows, values.size, variable.dtype))
+            held, room = self.memory.held.get(state.variable), self.room(variable, event.frame)
+            if held is None or (held.lows, held.values.shape) != (room.lows, room.values.shape):
+                held = room
+            values = held.values.copy()  # what other trips of the loops around have made stays
+            inner = event.frame.lows(replace(variable, entered=frozenset(event.frame.inside)))
+            part = tuple(slice(lo - low, hi - low) for (lo, hi), low in zip(inner, held.lows, strict=True))
+            values[part] = REDUCTIONS[state.op].identity
+            self.memory.put(state.variable, replace(held, values=values))
+
+    def room(self, variable: Variable, frame: Frame) -> Held:
+        """Room for a variable, with nothing in it."""
+        intervals = frame.lows(variable)
+        values = np.full([hi - lo for lo, hi in intervals], np.nan)
+        return Held(values, tuple(lo for lo, _ in intervals), values.size, variable.dtype)
+
+    def open(self, event: Open) -> None:
+        """Make room for a result that a loop fills part by part, if any part is wanted; what was there is dropped."""
+        self.memory.held.pop(event.variable, None)
+        if any(v.wanted for v in event.visits):
+            self.memory.put(event.variable, self.room(self.table[event.variable], event.frame))
 
     def run(self, event: Run) -> None:
         """Run a box on real slices, accumulate into its state, and count its arithmetic."""
@@ -184,7 +202,7 @@ class _Region:
             assert old is not None
             old = self.before(event, old)
             if name + OLD in self.table:
-                self.memory.put(name + OLD, replace(old, dtype=self.table[name + OLD].dtype))
+                self.memory.put(name + OLD, self.cut(event, old, self.table[name + OLD]))
         if not event.runs and not event.moves:
             if event.state is None:
                 self.skip(event)
@@ -225,6 +243,13 @@ class _Region:
         if name not in self.bases or self.bases[name][0] != step:
             self.bases[name] = (step, now)
         return self.bases[name][1]
+
+    def cut(self, event: Run, held: Held, variable: Variable) -> Held:
+        """The part of what is held that a variable covers in this trip."""
+        intervals = event.frame.lows(variable)
+        at = tuple(slice(lo - low, hi - low) for (lo, hi), low in zip(intervals, held.lows, strict=True))
+        values = held.values[at]
+        return Held(values, tuple(lo for lo, _ in intervals), values.size, variable.dtype)
 
     def filled(self, event: Run, old: Held | None, part: Values) -> Held:
         """A result with the part that one trip gives it; the parts of other trips stay."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ioweave.derive.execution.frames import Frame, Interval, steps
 from ioweave.derive.execution.grid import Grid
 from ioweave.derive.execution.known import Facts
+from ioweave.derive.program.life import filled_over
 from ioweave.derive.program.program import Column, Load, Loop, Program
 from ioweave.derive.program.slots import corrections
 from ioweave.diagrams.boxes import OLD, RUNNING
@@ -106,6 +107,15 @@ class Start:
     frame: Frame
 
 
+@dataclass(eq=False)
+class Open:
+    """A variable that the loop to come fills part by part, and the visits that make its parts."""
+
+    variable: str
+    frame: Frame
+    visits: list[Run] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class Made:
     """The visits that made what is read of an array in the region; ``op`` joins them if it is a state.
@@ -119,7 +129,7 @@ class Made:
     repeats: tuple[Run, ...] = ()
 
 
-Event = Fill | Run | Put | Start
+Event = Fill | Run | Put | Start | Open
 Source = Filled | Made
 
 
@@ -174,21 +184,44 @@ class _Tracer:
         }
         self.now: dict[str, Filled | Parts | State] = {}
         self.states: dict[str, list[State]] = {}
+        self.opens: dict[int, list[str]] = {}
+        self.opened: dict[str, Open] = {}
+        for c, path in program.columns():
+            if c.variable is not None:
+                v = self.table[c.variable]
+                start = next((k for k, loop in enumerate(path) if v.name in loop.starts), len(path))
+                for loop in filled_over(v, path[:start])[:1]:
+                    self.opens.setdefault(id(loop), []).append(v.name)
+        self.standing: dict[str, dict[tuple[tuple[str, Interval], ...], State]] = {}
 
     def visit(self, body: tuple[Column | Loop, ...], frame: Frame) -> Iterator[Event]:
         for node in body:
             if isinstance(node, Column):
                 yield self.column(node, frame)
                 continue
+            for name in self.opens.get(id(node), ()):
+                self.opened[name] = Open(name, frame)
+                yield self.opened[name]
             if node.starts:
                 states = [State(name, self.reductions[name] or "sum", frame) for name in node.starts]
                 self.now.update({s.variable: s for s in states})
                 for s in states:
                     self.states.setdefault(s.variable, []).append(s)
+                    self.stand(s)
                 yield Start(states, frame)
             lo, hi = frame.tile[node.axis]
             for trip in steps(lo, hi, self.stream[node.axis]):
                 yield from self.visit(node.body, frame.within(node.axis, trip))
+
+    def stand(self, state: State) -> None:
+        """Enter a state that is started, beside those of other parts where all of it is held over the loops around."""
+        v, inside = self.table[state.variable], state.frame.inside
+        own = {a for span in v.pieces[0] for a, _ in span.axes}
+        others = self.standing.setdefault(state.variable, {})
+        for key, s in tuple(others.items()):
+            if any(s.frame.inside.get(a) != inside.get(a) for a in v.entered):
+                del others[key]
+        others[tuple((a, i) for a, i in inside.items() if a in own and a not in v.entered)] = state
 
     def column(self, column: Column, frame: Frame) -> Event:
         if column.kind == "load":
@@ -220,6 +253,8 @@ class _Tracer:
         fixed = facts(box.body)
         idle = box.reduction is not None and fixed == REDUCTIONS[box.reduction].identity
         run = Run(column, frame, grid, facts, sources, fixed, idle, any(_changed(s, frame) for s in sources.values()))
+        if name in self.opened:
+            self.opened[name].visits.append(run)
         if self.table[name].role == "state":
             state = self.now[name]
             assert isinstance(state, State)
@@ -242,10 +277,12 @@ class _Tracer:
         if isinstance(current, Parts):
             visits, repeats, op = list(current.by_indices.values()), current.repeats, None
         else:
-            visits, op = current.visits, current.op
-            repeats = [v for s in self.repeats(current, frame) for v in s.visits]
+            standing = self.standing[current.variable].values()
+            visits, op = [v for s in standing for v in s.visits], current.op
+            repeats = [v for c in standing for s in self.repeats(c, frame) for v in s.visits]
         if reach is not None:
             visits = [v for v in visits if _meets(v, reach)]
+            repeats = [v for v in repeats if _meets(v, reach)]
         return Made(tuple(visits), op, tuple(repeats))
 
     def repeats(self, current: State, frame: Frame) -> list[State]:

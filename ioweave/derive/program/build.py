@@ -10,7 +10,7 @@ from ioweave.derive.program.life import with_lives
 from ioweave.derive.program.order import within_lines
 from ioweave.derive.program.program import Column, Load, Loop, Program, Role, Store, Variable
 from ioweave.derive.program.setting import Setting
-from ioweave.derive.program.slots import Slot, context, corrections, occurrences, references, times
+from ioweave.derive.program.slots import Nests, Slot, corrections, occurrences, references
 from ioweave.derive.program.spans import Span, bare, demands, of_form
 from ioweave.derive.program.split import (
     merge_setting,
@@ -159,8 +159,8 @@ class _Builder:
         self.setting, self.label, self.line = setting, label, line
         self.made = {b.name: b for b in boxes}
         self.loops = shape.loops
-        self.early = times(boxes, self.loops)
-        self.slots = occurrences(boxes, self.loops, stored)
+        self.nests = Nests(boxes, self.loops)
+        self.slots = occurrences(self.nests, stored)
         self.boxes = tuple(b for b in boxes if self.slots[b.name])  # a merge may make alone what an instance could
         tiled = frozenset((*shape.group, *shape.loops))
         self.spans = demands(boxes, stored, tiled, setting.sizes)
@@ -199,8 +199,10 @@ class _Builder:
         depth = max((p + 1 for p, a in enumerate(self.loops) if a in axes), default=0)
         return min(depth, self.hold.get(read.array, depth))
 
-    def collect_loads(self) -> list[Load]:
+    def collect_loads(self) -> tuple[list[Load], dict[tuple[str, Read, Slot], str]]:
+        """The loads, and the variable that each read of each box takes in each of its slots."""
         found: dict[tuple[str, int, Slot], list[tuple[str, Read]]] = {}
+        by_reader: dict[tuple[str, Read, Slot], tuple[str, int, Slot]] = {}
         for b in self.boxes:
             for read in b.reads():
                 if source(read.array) in self.made:
@@ -209,22 +211,24 @@ class _Builder:
                     depth = self.depth_of(read)
                     while depth and (slot[depth - 1] is None or (slot[depth - 1] or 0) % 2):
                         depth -= 1  # held at a loop that this reader is not in: loaded with the next one out
-                    key = tuple(slot[:depth])
-                    entries = found.setdefault((read.array, depth, key), [])
+                    load = by_reader[b.name, read, slot] = read.array, depth, tuple(slot[:depth])
+                    entries = found.setdefault(load, [])
                     if (b.name, read) not in entries:
                         entries.append((b.name, read))
         loads = []
+        names: dict[tuple[str, int, Slot], str] = {}
         count: dict[str, int] = {}
         for (array, depth, key), entries in found.items():
             count[array] = count.get(array, 0) + 1
             name = f"{array}.in" if count[array] == 1 else f"{array}.in{count[array]}"
+            names[array, depth, key] = name
             pieces = tuple(self.piece(box, read) for box, read in entries)
             self.variables[name] = Variable(
                 name, array, "slab", self.setting.dtypes[array], tuple(dict.fromkeys(pieces)), self.entered(key, depth)
             )
             label = f"state({self.line})" if self.line and array.startswith(state_name("")[:-1]) else array
             loads.append(Load(array, name, depth, key, tuple(entries), pieces, label))
-        return loads
+        return loads, {reader: names[load] for reader, load in by_reader.items()}
 
     def piece(self, box: str, read: Read) -> tuple[Span, ...]:
         b = self.made[box]
@@ -236,6 +240,7 @@ class _Builder:
     # -- columns
 
     def column(self, box: Box, slot: Slot, loads: Mapping[tuple[str, Read, Slot], str]) -> Column:
+        box = self.nests.corrected(box, slot)
         name = self.variable_name(box.name, slot)
         state = self.state_depth(box, slot)
         entered = self.entered(slot) if state is None else self.entered(slot, state)
@@ -248,10 +253,9 @@ class _Builder:
             if base not in self.made:
                 sources.append((read, loads[box.name, read, slot]))
                 continue
-            o = self.made[base]
-            where = context(o, base == read.array, slot, self.loops, self.made, self.early)
-            variable = self.variable_name(base, where)
-            sources.append((read, variable + OLD if read.array.endswith(OLD) else variable))
+            variable = self.variable_name(base, self.nests.context(base, base == read.array, slot))
+            before = read.array.endswith(OLD) and self.nests.unfinished(base, slot)
+            sources.append((read, variable + OLD if before else variable))
         return Column(
             "run",
             box.name,
@@ -266,27 +270,20 @@ class _Builder:
         """A result that another nest of loops reads is held whole over the loops that the two do not share."""
         for made, column in columns:
             v = self.variables[column.variable or ""]
-            if v.role != "value":
-                continue
             readers = [slot for slot, c in columns if any(s == v.name for _, s in c.sources)]
             shared = [p for p in range(len(self.loops)) if all(r[: p + 1] == made[: p + 1] for r in readers)]
             self.variables[v.name] = replace(v, entered=v.entered & {self.loops[p] for p in shared})
 
     def program(self) -> Program:
-        loads = self.collect_loads()
-        by_reader = {
-            (box, read, slot): load.variable
-            for load in loads
-            for box, read in load.reads
-            for slot in self.slots[box]
-            if tuple(slot[: load.depth]) == load.key
-        }
+        loads, by_reader = self.collect_loads()
         columns = [(slot, self.column(b, slot, by_reader)) for b in self.boxes for slot in self.slots[b.name]]
         self.widen(columns)
         for name in [s for c in columns for _, s in c[1].sources if s.endswith(OLD)]:
             state = self.variables[name.removesuffix(OLD)]
-            deepest = next(self.entered(c[0]) for c in columns if c[1].variable == state.name)
-            self.variables[name] = replace(state, name=name, role="old", entered=state.entered & deepest)
+            slot, column = next(c for c in columns if c[1].variable == state.name)
+            assert column.box is not None
+            step = self.entered(slot, self.state_depth(column.box, slot))
+            self.variables[name] = replace(state, name=name, role="old", entered=step)
         stores = self.stores()
         body = self.section(0, (), columns, loads, stores)
         head = [load for load in loads if load.depth == 0]

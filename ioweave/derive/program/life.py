@@ -44,16 +44,23 @@ def _ranges(
             first.setdefault(id(loop), k)
             last[id(loop)] = k
 
+    def begin(name: str, path: tuple[Loop, ...], k: int) -> None:
+        v = table[name]
+        home[name] = tuple(loop for loop in path if loop.axis in v.entered)
+        # filled part by part over further loops that index it; in any other it is made anew
+        parts = filled_over(v, path)
+        start[name] = first[id(parts[0])] if parts else k
+
     def use(name: str, k: int) -> None:
-        depth = len(home[name])
-        until = last[id(paths[k][depth])] if len(paths[k]) > depth else k
+        shared = sum(a is b for a, b in zip(home[name], paths[k], strict=False))
+        until = last[id(paths[k][shared])] if len(paths[k]) > shared else k  # read in every trip of the rest
         end[name] = max(end.get(name, -1), until)
 
     for k, (column, path) in enumerate(flat):
         for loop_depth, loop in enumerate(path):
             for name in loop.starts:
                 if name not in start:
-                    start[name], home[name] = k, path[:loop_depth]
+                    begin(name, path[:loop_depth], k)
         for load in column.loads:
             start[load.variable], home[load.variable] = k, path
             end[load.variable] = last[id(path[-1])] if path else len(flat) - 1
@@ -63,10 +70,7 @@ def _ranges(
             use(name, k)
         if column.variable is not None:
             if column.variable not in start:
-                around = tuple(loop for loop in path if loop.axis in table[column.variable].entered)
-                inner = path[len(around) :]  # loops over which it is filled part by part
-                start[column.variable] = first[id(inner[0])] if inner else k
-                home[column.variable] = around
+                begin(column.variable, path, k)
             use(column.variable, k)
             previous = column.variable + "~old"
             if previous in table:
@@ -75,6 +79,12 @@ def _ranges(
         for name in column.stores:
             use(name, k)
     return start, end
+
+
+def filled_over(v: Variable, path: tuple[Loop, ...]) -> tuple[Loop, ...]:
+    """The loops around its making that fill a variable part by part: they index it and it is held over them whole."""
+    own = {a for span in v.pieces[0] for a, _ in span.axes}
+    return tuple(loop for loop in path if loop.axis in own and loop.axis not in v.entered)
 
 
 def _taken(

@@ -9,8 +9,9 @@ loops, outermost first, with None for a loop that the box does not enter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from ioweave.diagrams.boxes import Box, source
+from ioweave.diagrams.boxes import OLD, RUNNING, Box, source
 
 Slot = tuple[int | None, ...]
 
@@ -69,26 +70,65 @@ def references(name: str, made: Mapping[str, Box]) -> tuple[Box, ...]:
     return tuple(found.values())
 
 
-def occurrences(boxes: Sequence[Box], loops: Sequence[str], stored: frozenset[str]) -> dict[str, tuple[Slot, ...]]:
+def following(boxes: Sequence[Box], loops: Sequence[str]) -> dict[str, bool]:
+    """The boxes whose values change with an unfinished reduction, each with whether they need its old value."""
+    found: dict[str, bool] = {}
+    for b in boxes:
+        if any(a in loops for a in b.over):
+            continue
+        for r in b.reads():
+            if r.array.endswith((OLD, RUNNING)) or r.array in found:
+                found[b.name] = found.get(b.name, False) or r.array.endswith(OLD) or found.get(r.array, False)
+    return found
+
+
+class Nests:
+    """Where the boxes of a region run in its loops: their own slots, and those of operands for a reader.
+
+    What follows an unfinished reduction is made again beside a reader in another nest of the loops,
+    where that reduction is finished.
+    """
+
+    def __init__(self, boxes: Sequence[Box], loops: Sequence[str]) -> None:
+        self.loops = loops
+        self.made = {b.name: b for b in boxes}
+        early = times(boxes, loops)
+        enters: dict[str, list[bool]] = {}
+        for b in boxes:
+            enters[b.name] = inside(b, loops, self.made, early, enters)
+        self.own = {name: _at(early[name], row) for name, row in enters.items()}
+        self.following = following(boxes, loops)
+
+    def context(self, name: str, plain: bool, reader: Slot) -> Slot:
+        """The slot in which an operand must run to serve a reader at ``reader``; ``plain`` if it is read finished."""
+        return _context(self.made[name], plain, reader, self.loops, self.own[name], self.following.get(name))
+
+    def unfinished(self, name: str, reader: Slot) -> bool:
+        """Whether a running or old value read at ``reader`` is one: in another nest its reduction is finished."""
+        last = max((p for p, a in enumerate(self.loops) if a in self.made[name].over), default=-1)
+        return self.context(name, False, reader)[: last + 1] == reader[: last + 1]
+
+    def corrected(self, b: Box, slot: Slot) -> Box:
+        """The box as it runs in a slot: nothing corrects it where all that it is relative to is finished."""
+        by = corrections(b)
+        if not by or any(self.unfinished(o.name, slot) for name in by for o in references(name, self.made)):
+            return b
+        return replace(b, rescale=None, recentre=None)
+
+
+def occurrences(nests: Nests, stored: frozenset[str]) -> dict[str, tuple[Slot, ...]]:
     """The slots in which every box runs: its sinks at their earliest, operands where they are wanted.
 
     A box inside a loop that is wanted in a later pass runs again in that pass.
     """
-    made = {b.name: b for b in boxes}
-    early = times(boxes, loops)
-    enters: dict[str, list[bool]] = {}
-    for b in boxes:
-        enters[b.name] = inside(b, loops, made, early, enters)
-    own = {name: _at(early[name], row) for name, row in enters.items()}
-    wanted: dict[str, dict[Slot, None]] = {b.name: {} for b in boxes}
+    wanted: dict[str, dict[Slot, None]] = {name: {} for name in nests.made}
     for name in stored:
-        if name in made:
-            wanted[name].setdefault(own[name])
-    for b in reversed(boxes):
-        operands = _operands(b, made)
+        if name in wanted:
+            wanted[name].setdefault(nests.own[name])
+    for b in reversed(nests.made.values()):
         for slot in tuple(wanted[b.name]):
-            for array, plain in operands:
-                wanted[array].setdefault(_context(made[array], plain, slot, loops, own[array]))
+            for array, plain in _operands(nests.corrected(b, slot), nests.made):
+                wanted[array].setdefault(nests.context(array, plain, slot))
     return {name: tuple(sorted(slots, key=_order)) for name, slots in wanted.items()}
 
 
@@ -136,19 +176,8 @@ def _at(t: tuple[int, ...], enters: Sequence[bool]) -> Slot:
     return tuple(x if x % 2 else (x if e else None) for x, e in zip(t, enters, strict=True))
 
 
-def context(
-    o: Box,
-    plain: bool,
-    reader: Slot,
-    loops: Sequence[str],
-    made: dict[str, Box],
-    early: dict[str, tuple[int, ...]],
-) -> Slot:
-    """The slot in which operand ``o`` must run to serve a reader at ``reader``."""
-    return _context(o, plain, reader, loops, _at(early[o.name], inside(o, loops, made, early)))
-
-
-def _context(o: Box, plain: bool, reader: Slot, loops: Sequence[str], own: Slot) -> Slot:
+def _context(o: Box, plain: bool, reader: Slot, loops: Sequence[str], own: Slot, follows: bool | None) -> Slot:
+    """As `Nests.context`; ``follows`` is None for what follows no unfinished reduction, else if it needs old values."""
     slot: list[int | None] = []
     finished = False
     for p, axis in enumerate(loops):
@@ -157,7 +186,8 @@ def _context(o: Box, plain: bool, reader: Slot, loops: Sequence[str], own: Slot)
             slot.append(mine)  # one loop further out has finished it: its reader's passes of this one are others
             continue
         finished = plain and axis in o.over
-        if mine is not None and mine % 2 == 0 and his is not None and his % 2 and not set(loops[p:]) & set(o.axes):
+        walks = any(a in o.axes for a in loops[p:])
+        if mine is not None and mine % 2 == 0 and his is not None and his % 2 and not walks and not follows:
             finished = True  # repeated in that loop and the same in every trip: its reader takes the last
             slot.append(mine)
             continue
@@ -165,6 +195,8 @@ def _context(o: Box, plain: bool, reader: Slot, loops: Sequence[str], own: Slot)
             slot.append(None)  # it runs after a loop with its reader, and need not be repeated
         elif mine is None and his is not None and his % 2 == 0 and any(t is not None and t % 2 == 0 for t in own[p:]):
             slot.append(his)  # it walks a loop further in, which is one nest with its reader's
+        elif follows is not None and (follows or walks) and mine is not None and his is not None:
+            slot.append(max(his, mine))  # made again beside its reader, from finished results
         elif (plain and axis in o.over) or mine is None or his is None or mine % 2:
             slot.append(mine)
         else:

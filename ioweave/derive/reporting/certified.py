@@ -32,7 +32,7 @@ def as_asked(verdict: Verdict, direction: Direction) -> str:
 
 
 def certified(
-    subject: Subject, report: Report, axis: str, accumulate: str, direction: Direction
+    subject: Subject, report: Report, axis: str, accumulate: str, direction: Direction, lazy: float = 0.0
 ) -> tuple[Report, bytes | None, bool]:
     """The file for the verdict of a report on ``axis``, which has passed the check that a reader may run.
 
@@ -44,7 +44,7 @@ def certified(
     verdicts = report.streaming or ()
     verdict = next((v for v in verdicts if v.axis == axis), verdicts[0])
     try:
-        data = certify(subject.diagram, verdict, accumulate, direction).to_bytes()
+        data = certify(subject.diagram, verdict, accumulate, direction, lazy=lazy).to_bytes()
     except Refused as why:
         return _noted(report, f"no certificate is written: {why}"), None, True
     failure = verify(from_bytes(data)).failure

@@ -22,8 +22,10 @@ from ioweave.hierarchy.report import Report
 from ioweave.hierarchy.verdicts import Trial, Verdict
 
 
-def stream_report(subject: Subject, axis: str, target: Target, explain: bool = False) -> Report:
+def stream_report(subject: Subject, axis: str, target: Target, explain: bool = False, lazy: float = 0.0) -> Report:
     """The verdict for streaming an axis through the whole diagram as one region.
+
+    With ``lazy`` above 0 the references of exponents move in multiples of it.
 
     A name that covers several axes of one size (``d`` and ``d'``) has a verdict for each.
     Raises WeaveError for an axis that no line has.
@@ -35,7 +37,7 @@ def stream_report(subject: Subject, axis: str, target: Target, explain: bool = F
         raise WeaveError(f"no line has an axis `{axis}`{nearest(axis, axes)}; the axes are {listed(axes)}")
     values = subject.values
     definitions = subject.diagram.definitions
-    found = tuple(_tried(opened, a, values, target.accumulate, definitions=definitions) for a in chosen)
+    found = tuple(_tried(opened, a, values, target.accumulate, definitions=definitions, lazy=lazy) for a in chosen)
     return Report(
         algorithm=subject.name,
         axes=subject.axes,
@@ -76,9 +78,12 @@ class Effort:
 FULL, BRIEF = Effort(6, 9), Effort(2, 4)
 
 
-def _proved(opened: Opened, axis: str, values: Mapping[str, int | float], accumulate: str) -> tuple[Verdict, Plan]:
+def _proved(
+    opened: Opened, axis: str, values: Mapping[str, int | float], accumulate: str, lazy: float = 0.0
+) -> tuple[Verdict, Plan]:
     """The verdict on an axis and the plan that it rests on."""
-    return prove(opened, axis, values, accumulate), plan_axis(opened, axis, values, accumulate)
+    plan = plan_axis(opened, axis, values, accumulate, lazy=lazy)
+    return prove(opened, axis, values, accumulate, lazy), plan
 
 
 def _tried(
@@ -89,9 +94,10 @@ def _tried(
     effort: Effort = FULL,
     definitions: Sequence[Definition] = (),
     before: Sequence[Box] = (),
+    lazy: float = 0.0,
 ) -> Verdict:
     """The verdict on an axis with the trials that its plan has passed; `unproved` where it fails one."""
-    verdict, plan = _proved(opened, axis, values, accumulate)
+    verdict, plan = _proved(opened, axis, values, accumulate, lazy)
     trials = try_plan(
         opened,
         plan,

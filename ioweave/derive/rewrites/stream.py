@@ -82,7 +82,7 @@ def _follows(plan: Plan) -> str:
         said += f", each step multiplying {and_list(rescaled)} by the change of what they are relative to"
     recentred = [b.name for b in plan.state if b.recentre is not None]
     if recentred:
-        said += f", {and_list(recentred)} about running means, each step adding what their change makes of the old value"
+        said += f", {and_list(recentred)} about running means, each step adding what their change makes of the old"
     shifted = [r.accumulator for r in plan.repairs if r.kind == "shift"]
     if shifted:
         said += f", {and_list(shifted)} taken without a shift that the tail puts back"

@@ -14,7 +14,7 @@ from math import prod
 
 from ioweave.derive.program.held import held_dtypes
 from ioweave.derive.program.setting import Setting
-from ioweave.derive.program.slots import Slot, occurrences
+from ioweave.derive.program.slots import Nests, Slot, occurrences
 from ioweave.derive.search.density import Density
 from ioweave.derive.search.shapes import Frame
 from ioweave.diagrams.affine import Affine
@@ -233,7 +233,7 @@ def _within(r: Read, setting: Setting) -> bool:
 
 def _nest(b: Basis, loops: tuple[str, ...], parts: Sequence[Part]) -> Nest:
     boxes = [p.box for p in parts]
-    slots = occurrences(boxes, loops, b.stored)
+    slots = occurrences(Nests(boxes, loops), b.stored)
     bits = tuple(b.axes([a]) for a in loops)
     every = sum(bits)
     results = {p.box.name: p.result for p in parts}

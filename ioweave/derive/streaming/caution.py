@@ -19,8 +19,12 @@ def safeguards(plan: Plan) -> tuple[str, ...]:
     said: dict[str, None] = {}
     for b in plan.state:
         if b.rescale is not None:
-            tops = dict.fromkeys(source(r.array) for r in plan.box(b.rescale).reads())
-            said[f"exponentials run under {' and '.join(tops)}, so none exceeds 1 while the loop runs"] = None
+            factor = plan.box(b.rescale).body
+            tops = " and ".join(dict.fromkeys(source(r.array) for r in plan.box(b.rescale).reads()))
+            if any(isinstance(n, Apply) and n.op == "floor" for n in walk(factor)):
+                said[f"exponentials run under multiples of the lazy step below {tops}; they move only with one"] = None
+            elif any(isinstance(n, Apply) and n.op in ("exp", "exp2") for n in walk(factor)):
+                said[f"exponentials run under {tops}, so none exceeds 1 while the loop runs"] = None
     for b in plan.state:
         if b.recentre is not None:
             said[f"{b.name} is taken about the running mean (Chan, Golub and LeVeque), so nothing cancels"] = None

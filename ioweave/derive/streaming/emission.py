@@ -7,11 +7,14 @@ the canonical form, so equal mathematics gets equal passes and equal state, howe
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from ioweave.derive.streaming.champion import Champion, champion_of, kept, stays
 from ioweave.derive.streaming.champion import followed as picked
 from ioweave.derive.streaming.covering import Covering
 from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.joined import joined
+from ioweave.derive.streaming.lazy import lazy_reference
 from ioweave.derive.streaming.normal_form import (
     ONE,
     UNIT,
@@ -40,28 +43,54 @@ from ioweave.diagrams.expressions import Apply, Expr, Read, free_axes, reads
 class Emission(Covering):
     """Writes boxes into ``shop`` for the kept ones among ``boxes``, all from their values."""
 
-    def run(self) -> None:
-        """Write every kept box. Raises `Unrepairable` where a value has no code."""
-        waiting = {}
-        for name in self.source:
-            if name in self.kept and not self.clean(name):
-                waiting[name] = self.settled.of(name)
-        self.forms = joined(waiting, self.settled)
-        results = [set(self.source[n].axes) for n in waiting]
-        self.rows = set.intersection(*results) if results else set()
+    def run(self, tails: bool = False) -> None:
+        """Write every kept box; with ``tails`` the user's maps after the loop stay as they are.
+
+        Raises `Unrepairable` where a value has no code.
+        """
+        after = self.after() if tails else set[str]()
+        results = self._results(after)
+        self.forms = joined({n: self.settled.of(n) for n in results}, self.settled)
+        rows = [set(self.source[n].axes) for n in results]
+        self.rows = set.intersection(*rows) if rows else set()
         for name in self.source:
             self.enter(name)
-        self.whole = self._whole_sums()
+        final = [self.settled.of(n) for n in self.source if n in self.kept and not self.clean(n)]
+        self.whole = self._whole_sums([*self.forms.values(), *final])
         for name, box in self.source.items():
             if name in self.forms:
                 self._output(box, self.forms[name])
+            elif name in after:
+                for r in box.reads():
+                    if self.clean(r.array):
+                        self.use(r.array)
+                self.shop.emit(box)
             elif name in self.kept:
                 self.use(name)
 
-    def _whole_sums(self) -> set[tuple[str, str]]:
+    def after(self) -> set[str]:
+        """The boxes behind the kept ones that run after the loop, on finished results."""
+        found: set[str] = set()
+        todo = list(self.kept)
+        while todo:
+            name = todo.pop()
+            if name in found or name not in self.source or self.clean(name):
+                continue
+            box = self.source[name]
+            if self.axes.isdisjoint((*box.axes, *box.over)):
+                found.add(name)
+                todo += [r.array for r in box.reads()]
+        return found
+
+    def _results(self, after: set[str]) -> list[str]:
+        """The boxes that have to be written from their values: kept, or read by what runs after the loop."""
+        wanted = self.kept | {r.array for n in after for r in self.source[n].reads()}
+        return [n for n in self.source if n in wanted and n not in after and not self.clean(n)]
+
+    def _whole_sums(self, forms: list[Form]) -> set[tuple[str, str]]:
         """Sums that a result divides by, or takes a function of: they may not vanish in rounding."""
         found: set[str] = set()
-        todo = list(self.forms.values())
+        todo = forms
         while todo:
             f = todo.pop()
             for m, _ in f:
@@ -160,7 +189,9 @@ class Emission(Covering):
             self.values.atoms[r.array]
             for e in form_atoms(self.settled.of(home.name))
             for r in reads(e)
-            if self.settled.reduces(r.array) and self.values.atoms[r.array].op == "sum"
+            if self.settled.reduces(r.array)
+            and self.values.atoms[r.array].op == "sum"
+            and self.home(r.array).name == home.name
         ]
         weights = {n.inner[0][0].exponent for n in sums if self._shape(n) == self._shape(known)}
         if known.op == "sum" and len({n.name for n in sums}) > 1:
@@ -265,7 +296,10 @@ class Emission(Covering):
         if key not in self.references:
             hidden = add(exponent, *(atom(mask(t)) for t in tests))
             over = tuple(a for a in known.over if any(a in axes_used(m) for m, _ in hidden))
-            self.references[key] = self._maximum(over, hidden, 1 / lead, run)
+            found, since = self._maximum(over, hidden, 1 / lead, run)
+            if self.shop.given.lazy and since == run:
+                found = lazy_reference(found, self.shop.given.lazy)
+            self.references[key] = found, since
         found, since = self.references[key]
         return scale(found, lead), since
 

@@ -15,13 +15,15 @@ class Given:
     """``facts`` of inputs such as ``X > 0``; ``values`` of sizes and constants, where known.
 
     ``accumulate`` is ``"same"`` to hold results in their array's dtype (counting.md 8). A ``frugal``
-    plan gives no reduction more than one accumulator, and walks the axis again instead.
+    plan gives no reduction more than one accumulator, and walks the axis again instead. A ``lazy`` one
+    lets the references of exponents move in multiples of that number alone.
     """
 
     facts: Facts = ()
     values: tuple[tuple[str, int | float], ...] = ()
     accumulate: str = "fp32"
     frugal: bool = False
+    lazy: float = 0.0
 
     @staticmethod
     def of(
@@ -29,9 +31,10 @@ class Given:
         values: Mapping[str, int | float] | None = None,
         accumulate: str = "fp32",
         frugal: bool = False,
+        lazy: float = 0.0,
     ) -> Given:
         """The record of these facts and numbers."""
-        return Given(tuple(sorted(facts.items())), tuple(sorted((values or {}).items())), accumulate, frugal)
+        return Given(tuple(sorted(facts.items())), tuple(sorted((values or {}).items())), accumulate, frugal, lazy)
 
     def held(self, dtype: str) -> str:
         """The dtype that the result of a reduction is held in while its loop runs (counting.md 8)."""

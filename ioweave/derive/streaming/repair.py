@@ -7,7 +7,7 @@ left to the next pass, where they are finished.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -34,18 +34,18 @@ def repair(
     values: Mapping[str, int | float] | None = None,
     accumulate: str = "fp32",
     frugal: bool = False,
+    lazy: float = 0.0,
 ) -> Plan:
     """The plan for ``boxes`` with the axes ``streamed`` walked in steps.
 
     ``kept`` names the arrays needed outside; boxes that nothing kept needs are dropped. ``facts``
     are the declared facts of inputs, such as ``{"X": (">", 0.0)}``; ``values`` the numbers of sizes
-    and constants, by which exponents are bounded; a ``frugal`` plan gives no reduction more than one
-    accumulator. Only reductions over equal sets of streamed axes
-    are repaired with respect to each other. Nothing is raised: what cannot be repaired is left as
-    it was and listed in ``refusals``.
+    and constants, by which exponents are bounded; ``accumulate``, ``frugal`` and ``lazy`` as in
+    `Given`. Only reductions over equal sets of streamed axes are repaired with respect to each other.
+    Nothing is raised: what cannot be repaired is left as it was and listed in ``refusals``.
     """
     with budget():
-        return _repair(boxes, streamed, kept, Given.of(facts, values, accumulate, frugal))
+        return _repair(boxes, streamed, kept, Given.of(facts, values, accumulate, frugal, lazy))
 
 
 @lru_cache(maxsize=4096)
@@ -70,9 +70,11 @@ def _repair(
                 shop = _left(current, axes, given, str(reason))
             found = _settle(shop.out, kept)
             if len([c for c in classes if c]) == 1 and not given.frugal and not _plain(found, axes, kept):
-                rival = _from_values(current, axes, given, kept)
-                if rival is not None and _cost(rival.out, axes, kept) < _cost(found, axes, kept):
-                    shop, found = rival, _settle(rival.out, kept)
+                for rival in _from_values(current, axes, given, kept):
+                    if given.lazy or _cost(rival.out, axes, kept) < _cost(found, axes, kept):
+                        shop, found = rival, _settle(rival.out, kept)
+                        if given.lazy:
+                            break
             current = found
             moments: list[Repair] = []
             centred: list[str] = []
@@ -164,15 +166,21 @@ def _plain(boxes: list[Box], axes: frozenset[str], kept: frozenset[str]) -> bool
     return single and max(run for _, run, _ in _stages(needed, axes)) == 1
 
 
-def _from_values(boxes: list[Box], axes: frozenset[str], given: Given, kept: frozenset[str]) -> Workshop | None:
-    """The plan of the canonical form; None where a value cannot be written as boxes."""
+def _from_values(boxes: list[Box], axes: frozenset[str], given: Given, kept: frozenset[str]) -> Iterator[Workshop]:
+    """The plans of the canonical form, as far as their values can be written as boxes.
+
+    The first leaves what runs after the loop as it was written; the second goes through it, so that
+    what cancels there needs no state.
+    """
     table = {b.name: b for b in boxes}
-    shop = Workshop(table, Passes(axes), given)
-    try:
-        Emission(table, kept, shop).run()
-    except Unrepairable:
-        return None
-    return shop
+    for tails in (True, False):
+        shop = Workshop(table, Passes(axes), given)
+        emission = Emission(table, kept, shop)
+        if tails and not emission.after():
+            continue
+        with suppress(Unrepairable):
+            emission.run(tails)
+            yield shop
 
 
 def _cost(boxes: list[Box], axes: frozenset[str], kept: frozenset[str]) -> tuple[int, int, int]:

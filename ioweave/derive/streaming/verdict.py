@@ -9,6 +9,7 @@ from ioweave.derive.streaming.cascade_rows import cascade_rows, kept_between
 from ioweave.derive.streaming.caution import cautions, safeguards
 from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.given import Given
+from ioweave.derive.streaming.lazy import check_lazy
 from ioweave.derive.streaming.least import least_passes
 from ioweave.derive.streaming.merge import merge_text
 from ioweave.derive.streaming.plan import Plan
@@ -25,6 +26,7 @@ def prove(
     axis: str,
     sizes: Mapping[str, int | float] | None = None,
     accumulate: str = "fp32",
+    lazy: float = 0.0,
 ) -> Verdict:
     """The verdict for streaming the component ``axis`` with the diagram as one region.
 
@@ -32,7 +34,7 @@ def prove(
     the bounds of exponents; ``accumulate`` is ``"same"`` to hold results in their array's dtype
     (counting.md 8). Raises `WeaveError` for an axis that no box has.
     """
-    plan = plan_axis(opened, axis, sizes, accumulate)
+    plan = plan_axis(opened, axis, sizes, accumulate, lazy=lazy)
     state = _entries(plan, accumulate)
     passes = max(plan.passes, 1)
     refusal, nearest = (None, None) if passes == 1 else _refusal(plan, opened, axis)
@@ -74,16 +76,21 @@ def plan_axis(
     sizes: Mapping[str, int | float] | None = None,
     accumulate: str = "fp32",
     frugal: bool = False,
+    lazy: float = 0.0,
 ) -> Plan:
-    """The plan that the verdict on an axis rests on. Raises `WeaveError` for an axis that no box has.
+    """The plan that the verdict on an axis rests on.
 
-    A ``frugal`` plan gives no reduction more than one accumulator: less state, further passes.
+    A ``frugal`` plan gives no reduction more than one accumulator: less state, further passes. In a
+    ``lazy`` one the references of exponents move in multiples of that number, so that an accumulator
+    is rescaled only where a maximum crosses one. Raises `WeaveError` for an axis that no box has, and
+    for a lazy step whose exponential is out of range of an element type.
     """
     axes = dict.fromkeys(a for b in opened.boxes for a in b.all_axes)
     if axis not in axes:
         raise WeaveError(f"no box has the axis {axis!r}; the axes are {', '.join(axes)}")
     facts = {i.name: i.fact for i in opened.inputs if i.fact is not None}
-    return repair(opened.boxes, frozenset({axis}), frozenset(opened.outputs), facts, sizes, accumulate, frugal)
+    check_lazy(lazy, [b.dtype for b in opened.boxes])
+    return repair(opened.boxes, frozenset({axis}), frozenset(opened.outputs), facts, sizes, accumulate, frugal, lazy)
 
 
 def has_casts(opened: Opened) -> bool:
