@@ -7,6 +7,7 @@ import json
 import re
 from functools import cache
 from importlib import resources
+from itertools import groupby
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -14,26 +15,39 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from ioweave.derive.rewrites.unfused import unfused
+from ioweave.derive.streaming import prove
+from ioweave.diagrams.library import Entry, catalogue_text, entries, load
+from ioweave.diagrams.opening import open_diagram
 from ioweave.hierarchy.machines import load_machine, machine_names
 from ioweave.hierarchy.quantities import format_bytes
-from ioweave.render.drawing import draw
+from ioweave.render.drawing import draw, draw_levelled
 
-CATALOGUE = resources.files("ioweave.diagrams") / "catalogue"
+DERIVED = (  # these are searched for their cheapest schedule, which is what takes time
+    *("attention", "causal_attention", "column_sums", "convolution", "cross_entropy", "gpt3_block"),
+    *("grouped_query_attention", "layernorm", "matmul", "matmul_chain", "multi_head_attention", "rmsnorm_matmul"),
+    *("spherical_attention", "swiglu_mlp"),
+)
+_URL = re.compile(r"https://\S+")
+_ARXIV = re.compile(r"arXiv (\d{4}\.\d{4,5}|[a-z-]+/\d{7})")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a figure for every algorithm of the catalogue."""
-    for name in _algorithms():
-        files.append(File.generated(config, f"gallery/{name}.svg", content=_figure(name)))
+    for e in entries():
+        files.append(File.generated(config, f"gallery/{e.name}.svg", content=_figure(e.name)))
     return files
 
 
 @cache
 def _figure(name: str) -> str:
-    """The pair of an algorithm at its own sizes; once for all rebuilds of `mkdocs serve`."""
-    figure = draw(name)
-    assert figure is not None
-    return figure
+    """An algorithm as written at its own sizes, or before and after; once for all rebuilds of `mkdocs serve`."""
+    if name in DERIVED:
+        figure = draw(name)
+        assert figure is not None
+        return figure
+    diagram = load(name)
+    return draw_levelled(name, [unfused(diagram)], diagram.values(), "fp32", "svg").decode()
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -50,19 +64,36 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return re.sub(r"\$\$(.+?)\$\$", lambda m: convert(m[1].strip(), display="block"), markdown, flags=re.DOTALL)
 
 
-def _algorithms() -> list[str]:
-    return sorted(f.name.removesuffix(".weave") for f in CATALOGUE.iterdir() if f.name.endswith(".weave"))
-
-
 def _gallery() -> str:
     parts = []
-    for name in _algorithms():
-        source = (CATALOGUE / f"{name}.weave").read_text("utf-8").strip()
-        title = name.replace("_", " ")
-        parts.append(
-            f"## {title.capitalize()}\n\n![{title}, before and after](gallery/{name}.svg)\n\n```python\n{source}\n```\n"
-        )
-    return "\n".join(parts)
+    for family, members in groupby(entries(), key=lambda e: e.family):
+        parts.append(f"## {family.capitalize()}")
+        parts += [_card(e) for e in members]
+    return "\n\n".join(parts)
+
+
+def _card(e: Entry) -> str:
+    """An algorithm's sentence, paper, verdicts, figure and text."""
+    drawn = "before and after" if e.name in DERIVED else "as written"
+    paper = _URL.sub(r"<\g<0>>", html.escape(e.paper, quote=False))
+    paper = _ARXIV.sub(r"[arXiv \1](https://arxiv.org/abs/\1)", paper)
+    parts = [
+        f"### {e.name}",
+        " ".join(p for p in (html.escape(e.sentence, quote=False), f"{paper}." if paper else "") if p),
+        f"Streams: {_verdicts(e.name)}.",
+        f"![{e.name}, {drawn}](gallery/{e.name}.svg){{ loading=lazy }}",
+        f"```python\n{catalogue_text(e.name).strip()}\n```",
+    ]
+    return "\n\n".join(parts)
+
+
+@cache
+def _verdicts(name: str) -> str:
+    """The verdict on every axis that is reduced over."""
+    diagram = load(name)
+    opened = open_diagram(diagram)
+    found = (prove(opened, a, diagram.values()) for a in dict.fromkeys(a for b in opened.boxes for a in b.over))
+    return ", ".join(f"`{v.axis}` {v.verdict}" for v in found)
 
 
 def _report_keys() -> str:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from test_streaming_interpreter import Machine, facts, inputs, opened, trial
 
+from ioweave.derive.streaming.forms import express
 from ioweave.derive.streaming.gate import Sample, agree
 from ioweave.derive.streaming.merge import merge_boxes
-from ioweave.derive.streaming.normal_form import Canonical, express
+from ioweave.derive.streaming.normal_form import Canonical
 from ioweave.derive.streaming.plan import Plan
 from ioweave.derive.streaming.repair import repair
 from ioweave.diagrams.boxes import Opened
@@ -310,7 +311,7 @@ def test_a_bounded_exponent_needs_no_maximum() -> None:
 
 def test_weights_that_may_all_vanish_keep_their_maximum() -> None:
     lines = "D[q, x] = sum[d]((Q[q, d] - K[x, d])**2)\nE[q, x] = exp(-D[q, x])\n"
-    o, values = opened(HEADER + lines + WEIGHTS)
+    o, _ = opened(HEADER + lines + WEIGHTS)
     plan = plan_of(o, "x")
     assert [b.reduction for b in plan.state] == ["max", "sum", "sum"]
     o, _ = opened(HEADER + lines + "O[q, d] = sum[x](E[q, x] * V[x, d])\n")

@@ -211,28 +211,29 @@ def _flops(p: Placed, names: Names, survive: Survival | None) -> list[Explained]
 
 
 def _work_rule(kind: str, box: Box, column: Column) -> str:
-    groups = operand_axes(box)
+    cost = column.cost or box
+    groups = operand_axes(cost)
     if kind == "mma":
         return "counting.md 29: a sum of products of two factors, 2 for each multiply-add"
     parts = []
     if groups:
         for factors, axes in groups:
-            cost = product_operations(factors)[kind == "special"]
-            if cost:
-                parts.append(f"{cost} for each element of an operand over {', '.join(axes)}")
+            each = product_operations(factors)[kind == "special"]
+            if each:
+                parts.append(f"{each} for each element of an operand over {', '.join(axes)}")
     else:
-        cost = operations(box.body)[kind == "special"]
+        each = operations(cost.body)[kind == "special"]
         over = ", ".join(box.all_axes) or "one element"
-        if cost:
-            parts.append(f"{cost} for each element of {over}")
-        if kind == "vector" and box.reduction is not None:
+        if each:
+            parts.append(f"{each} for each element of {over}")
+        if kind == "vector" and cost.reduction is not None:
             parts.append(f"1 for each term of its {box.reduction}")
     rule = f"counting.md 29: {' and '.join(parts)}" if parts else ""
     if kind == "vector":
         for name, does in ((box.rescale, "rescales"), (box.recentre, "recentres")):
             if name is not None:
-                each = f"counting.md 30: 1 for each element of the state, which {name} {does} in every trip"
-                rule = f"{rule}; {each}" if rule else each
+                again = f"counting.md 30: 1 for each element of the state, which {name} {does} in every trip"
+                rule = f"{rule}; {again}" if rule else again
     later = max((t // 2 for t in column.slot if t is not None), default=0)
     return f"{rule}; in pass {later + 1}" if later else rule
 

@@ -24,8 +24,9 @@ def count_flops(program: Program, tiles: Tiles, setting: Setting, survive: Survi
 
 def column_flops(column: Column, program: Program, tiles: Tiles, setting: Setting, survive: Survival | None) -> Flops:
     """The FLOPs of one column, over all instances and trips."""
-    box = column.box
+    box, cost = column.box, column.cost
     assert box is not None
+    assert cost is not None
     entered = frozenset(a for a, t in zip(program.loops, column.slot, strict=True) if t is not None and t % 2 == 0)
     run = None if survive is None else Mask(survive.entries, (survive.runs[box.name, column.slot],))
     spans: dict[str, Span] = dict(zip(box.axes, column.spans, strict=True))
@@ -35,7 +36,7 @@ def column_flops(column: Column, program: Program, tiles: Tiles, setting: Settin
         return total([tuple(spans[a] for a in axes)], entered, tiles, mask)
 
     mma = vector = special = 0
-    groups = operand_axes(box)
+    groups = operand_axes(cost)
     if groups:
         mma = 2 * elements(box.all_axes, run)
         for factors, axes in groups:
@@ -43,9 +44,9 @@ def column_flops(column: Column, program: Program, tiles: Tiles, setting: Settin
             n = elements(axes, run) if v or s else 0
             vector, special = vector + v * n, special + s * n
     else:
-        v, s = operations(box.body)
-        n = elements(box.all_axes, run)
-        vector, special = (v + (box.reduction is not None)) * n, s * n
+        v, s = operations(cost.body)
+        n = elements(cost.all_axes, run)
+        vector, special = (v + (cost.reduction is not None)) * n, s * n
     corrected = len(corrections(box))
     if corrected:
         moves = None if survive is None else Mask(survive.entries, (survive.moves[box.name, column.slot],))

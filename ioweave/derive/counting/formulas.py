@@ -148,8 +148,8 @@ def _total(formulas: Sequence[tuple[str, Formula]], names: Names) -> Formula:
 
 def memory_unit(p: Placed) -> tuple[Unit, int]:
     """``values`` with their bits where one dtype rules in a region, else ``bytes`` with 8."""
-    dtypes = {v.dtype for v in p.program.variables}
-    return ("values", DTYPES[dtypes.pop()].bits) if len(dtypes) == 1 else BYTES
+    dtypes = p.program.dtypes
+    return ("values", DTYPES[next(iter(dtypes))].bits) if len(dtypes) == 1 else BYTES
 
 
 def column_sums(p: Placed, names: Names, bits: int) -> list[tuple[str, Sum]]:
@@ -198,8 +198,9 @@ def works(p: Placed, names: Names) -> list[Work]:
 
 
 def _work(column: Column, p: Placed, names: Names, masked: bool) -> Work:
-    box = column.box
+    box, cost = column.box, column.cost
     assert box is not None
+    assert cost is not None
     entered = frozenset(a for a, t in zip(p.program.loops, column.slot, strict=True) if t is not None and t % 2 == 0)
     spans: dict[str, Span] = dict(zip(box.axes, column.spans, strict=True))
     spans.update({a: bare(a, p.tiles.sizes[a]) for a in box.over})
@@ -214,13 +215,13 @@ def _work(column: Column, p: Placed, names: Names, masked: bool) -> Work:
     mma: list[Term] = []
     vector: list[Term] = []
     special: list[Term] = []
-    groups = operand_axes(box)
+    groups = operand_axes(cost)
     if groups:
         mma.append(Term.number(2) * elements(box.all_axes))
         costs = [(product_operations(factors), axes) for factors, axes in groups]
     else:
-        v, s = operations(box.body)
-        costs = [((v + (box.reduction is not None), s), box.all_axes)]
+        v, s = operations(cost.body)
+        costs = [((v + (cost.reduction is not None), s), cost.all_axes)]
     for (v, s), axes in costs:
         if v:
             vector.append(Term.number(v) * elements(axes))

@@ -110,7 +110,7 @@ def place(levelled: Levelled, values: Mapping[str, int | float], accumulate: str
 def _bind_parts(setting: Setting, program: Program, tiles: Tiles) -> Setting:
     held = held_dtypes(program.boxes, setting.accumulate)
     shapes, dtypes = dict(setting.shapes), dict(setting.dtypes)
-    for s in program.stores:
+    for s in (*program.stores, *program.known):
         if s.state:
             box = next(b for b in program.boxes if state_name(b.name) == s.array)
             shapes[s.array] = (tiles.sizes[PART], *(setting.sizes[a] for a in box.axes))

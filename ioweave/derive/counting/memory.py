@@ -22,10 +22,9 @@ def count_memory(program: Program, tiles: Tiles, survive: Survival | None, buffe
     """The memory of a region at its lower level."""
     title, live = largest_column(program, tiles, survive, buffers)
     most = sum(live.values())
-    dtypes = {v.dtype for v in program.variables}
-    if len(dtypes) > 1:
+    if len(program.dtypes) > 1:
         return Memory(most, None, title)
-    return Memory(most, most * 8 // DTYPES[dtypes.pop()].bits if dtypes else 0, title)
+    return Memory(most, sum(most * 8 // DTYPES[d].bits for d in program.dtypes), title)
 
 
 def largest_column(

@@ -49,11 +49,13 @@ class Traffic:
 class CountedMemory:
     """One level of memory over the run of a region.
 
-    ``capacity`` in bytes, or None for no limit; exceeding it raises `DoesNotFit`.
+    ``capacity`` in bytes, or None for no limit; exceeding it raises `DoesNotFit`. Variables named
+    ``free`` are kept beside it: positions alone decide them, and they take none of it.
     """
 
-    def __init__(self, capacity: int | None = None) -> None:
+    def __init__(self, capacity: int | None = None, free: frozenset[str] = frozenset()) -> None:
         self.capacity = capacity
+        self.free = free
         self.held: dict[str, Held] = {}
         self.loads = Traffic()
         self.stores = Traffic()
@@ -67,7 +69,7 @@ class CountedMemory:
 
     def keep_only(self, names: Iterable[str]) -> None:
         """Free everything else."""
-        wanted = set(names)
+        wanted = {*names, *self.free}
         for name in [n for n in self.held if n not in wanted]:
             del self.held[name]
 

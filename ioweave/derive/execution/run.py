@@ -72,10 +72,11 @@ class _Region:
     def __init__(self, placed: Placed, arrays: dict[str, Values], capacity: int | None) -> None:
         self.program, self.setting, self.stream = placed.program, placed.setting, placed.tiles.stream
         self.arrays, self.buffers = arrays, placed.buffers
-        self.memory = CountedMemory(capacity)
+        free = frozenset(v.name for v in self.program.variables if v.array in self.program.free)
+        self.memory = CountedMemory(capacity, free)
         self.mma = self.vector = self.special = 0
         self.table = {v.name: v for v in self.program.variables}
-        self.stores = {s.variable: s for s in self.program.stores}
+        self.stores = {s.variable: s for s in (*self.program.stores, *self.program.known)}
         self.boxes = {c.box.name: (c.box, c.spans) for c, _ in self.program.columns() if c.box is not None}
         sizes = self.setting.sizes
         names = {**self.setting.constants, **sizes}
@@ -83,7 +84,7 @@ class _Region:
         self.parts = 1 + max(f.part for f in self.frames)
         self.bases: dict[str, tuple[tuple[object, ...], Held]] = {}
         self.written: dict[str, Values] = {}  # what the present instance has stored
-        for s in self.program.stores:
+        for s in self.stores.values():
             self.arrays[s.array] = np.full(self.shape(s), np.nan)
 
     def shape(self, s: Store) -> tuple[int, ...]:
@@ -95,9 +96,12 @@ class _Region:
     def count(self) -> RegionCount:
         """Run every instance and report."""
         for frame in self.frames:
-            self.memory.keep_only(())
+            self.memory.held.clear()
             self.bases.clear()
-            self.written = {s.array: np.zeros(self.shape(s), dtype=bool) for s in self.program.stores}
+            self.written = {s.array: np.zeros(self.shape(s), dtype=bool) for s in self.stores.values()}
+            for load in self.program.given:
+                array = self.arrays[load.array]
+                self.memory.put(load.variable, Held(array, (0,) * array.ndim, 0, "fp64"))
             for event in trace(self.program, frame, self.stream):
                 match event:
                     case Fill():
@@ -116,8 +120,7 @@ class _Region:
             sum(loads.values.values()) + sum(stores.values.values()), -(-bits // 8), loads.values, stores.values
         )
         flops = Flops(self.mma, self.vector, self.special)
-        kinds = {v.dtype for v in self.program.variables}
-        values = self.memory.most if len(kinds) == 1 else None
+        values = self.memory.most if len(self.program.dtypes) <= 1 else None
         held = Memory(self.memory.peak, values, self.memory.column)
         return RegionCount(self.program.name, moved, held, flops, len(self.frames), self.program.passes)
 
@@ -274,7 +277,8 @@ class _Region:
             value = reduce(box.reduction, box.body, dims, grid, read, event.facts)
             full = [*shape, *[1] * len(dims)]
             result = np.array(np.broadcast_to(value, full).reshape(shape))
-        self.count_arithmetic(box, grid)
+        assert event.column.cost is not None
+        self.count_arithmetic(event.column.cost, grid)
         return result
 
     def slices(self, event: Run) -> _Slices:
@@ -345,7 +349,8 @@ class _Region:
             count = values.size - int(np.count_nonzero(written[place]))  # once per instance, whatever the trips
             written[place] = True
             dtype = variable.dtype if store.state else self.setting.dtypes[store.array]
-            self.memory.stores.move(store.label, count, dtype)
+            if store not in self.program.known:
+                self.memory.stores.move(store.label, count, dtype)
         self.memory.measure(event.column.live, event.column.title)
 
 

@@ -135,7 +135,7 @@ Source = Filled | Made
 
 def trace(program: Program, frame: Frame, stream: Mapping[str, int]) -> list[Event]:
     """Every visit of one instance in order, with what runs decided; ``stream`` gives the steps."""
-    events = list(_Tracer(program, stream).visit(program.body, frame))
+    events = list(_Tracer(program, stream).events(frame))
     for event in reversed(events):
         if isinstance(event, Put):
             for made in event.made.values():
@@ -193,6 +193,11 @@ class _Tracer:
                 for loop in filled_over(v, path[:start])[:1]:
                     self.opens.setdefault(id(loop), []).append(v.name)
         self.standing: dict[str, dict[tuple[tuple[str, Interval], ...], State]] = {}
+
+    def events(self, frame: Frame) -> Iterator[Event]:
+        """Every visit of one instance."""
+        self.now.update({load.variable: Filled(load, frame) for load in self.program.given})
+        yield from self.visit(self.program.body, frame)
 
     def visit(self, body: tuple[Column | Loop, ...], frame: Frame) -> Iterator[Event]:
         for node in body:

@@ -26,7 +26,7 @@ from ioweave.diagrams.operators import CASTS
 from ioweave.diagrams.sizes import as_size, resolve
 
 Sizes = dict[str, int | float]
-PLAIN, ZEROS, MASKED, LARGE, FAR, CONSTANT, NEGATIVE = (
+PLAIN, ZEROS, MASKED, LARGE, FAR, CONSTANT, NEGATIVE, EMPTY = (
     "standard normal",
     "first block zero",
     "first block masked",
@@ -34,8 +34,9 @@ PLAIN, ZEROS, MASKED, LARGE, FAR, CONSTANT, NEGATIVE = (
     "exponents to 3000, of one sign",
     "first block constant",
     "all negative",
+    "rows masked whole",
 )
-KINDS = (PLAIN, ZEROS, LARGE, MASKED, FAR, CONSTANT, NEGATIVE)
+KINDS = (PLAIN, ZEROS, LARGE, EMPTY, MASKED, FAR, CONSTANT, NEGATIVE)
 CELLS = 20_000  # of the largest array of a trial
 MOST_CELLS = 1_000_000  # where literal dimensions leave no choice
 ATTEMPTS = 40
@@ -84,7 +85,7 @@ class Subject:
     def kinds(self) -> tuple[str, ...]:
         """The kinds of data that differ for these inputs, in the order in which they are tried."""
         masks = any(DTYPES[i.dtype].kind != "float" for i in self.inputs)
-        return tuple(k for k in KINDS if k != MASKED or masks)
+        return tuple(k for k in KINDS if k not in (MASKED, EMPTY) or masks)
 
 
 def small_sizes(
@@ -181,9 +182,11 @@ def data(
             array[places] = 0.0
         elif kind == CONSTANT and real and places and array.size:
             array[places] = array.reshape(-1)[0]
+        elif kind == EMPTY and not real and array.ndim:
+            # whole rows of either value: which one masks is the diagram's business
+            rows = np.arange(array.shape[0]).reshape(-1, *[1] * (array.ndim - 1)) % 2 == seed % 2
+            array[...] = rows if array.dtype == bool else array + rows * (int(array.max(initial=0)) + 1)
         elif kind == MASKED and not real and places:
-            if rng.random() < 0.3:  # no key at all
-                places = tuple(slice(None) for _ in places)
             array[places] = rng.random() < 0.2 if array.dtype == bool else int(array.max(initial=0)) + 1
     return arrays
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ioweave.derive.program.free import free_boxes, priced
 from ioweave.derive.program.held import held_dtypes
 from ioweave.derive.program.life import with_lives
 from ioweave.derive.program.order import within_lines
@@ -47,7 +48,7 @@ def build(name: str, boxes: Sequence[Box], stored: frozenset[str], shape: Shape,
     inner, outer = split_boxes(plan.boxes, shape.split, stored)
     _check_stored(inner, outer, stored, shape)
     if not shape.split:
-        return _instance(name, inner, stored, shape, setting)
+        return _instance(name, inner, stored, shape, setting, free_boxes(inner, stored))
     kept = frozenset(b.name for b in inner if any(a in shape.split for a in b.over)) & _wanted(
         outer, stored, plan.boxes
     )
@@ -61,16 +62,19 @@ def build(name: str, boxes: Sequence[Box], stored: frozenset[str], shape: Shape,
     shape = replace(shape, split=tuple(a for a in shape.split if any(a in axes for axes in parted)))
     label = state_label(outer, inner, stored)
     leaving = kept | (stored & {b.name for b in inner} - _outer(outer))
-    program = _instance(name, without_steps(inner, shape.loops), leaving, shape, setting, label)
+    free = free_boxes(inner, stored)
+    program = _instance(name, without_steps(inner, shape.loops), leaving, shape, setting, free, label)
     outer = with_operands(inner, outer, kept | stored)
     states = merge_states([b for b in inner if b.name in kept], {b.name: b for b in inner})
     merge = without_steps((*states, *outer), ())
     outputs = frozenset(stored & ({b.name for b in outer} | kept))
     merged = merge_setting(setting, inner, kept)
-    shared = tuple(a for a in setting.sizes if all(a in b.axes for b in inner if b.name in kept))
+    shared = tuple(a for a in setting.sizes if all(a in b.axes for b in inner if b.name in kept - free))
     shared = tuple(a for a in shared if all(a in b.axes for b in merge if b.name in outputs))
     shared = tuple(a for a in shared if not any(a in b.over for b in merge))  # each state is loaded once
-    tail = _instance(f"merge({label})", merge, outputs, Shape((), shared, (), _once(merge, shared)), merged, line=label)
+    free = free_boxes(merge, outputs, frozenset(state_name(n) for n in kept & free))
+    once = Shape((), shared, (), _once(merge, shared))
+    tail = _instance(f"merge({label})", merge, outputs, once, merged, free, line=label)
     return replace(program, merge=tail)
 
 
@@ -130,11 +134,12 @@ def _instance(
     stored: frozenset[str],
     shape: Shape,
     setting: Setting,
+    free: frozenset[str],
     label: str | None = None,
     line: str | None = None,
 ) -> Program:
     """``label`` is the line whose state is stored, ``line`` the one whose states a merge joins."""
-    return _Builder(name, within_lines(boxes), stored, shape, setting, label, line).program()
+    return _Builder(name, within_lines(boxes), stored, shape, setting, free, label, line).program()
 
 
 def correction_reads(box: Box, made: Mapping[str, Box]) -> tuple[Read, ...]:
@@ -152,11 +157,12 @@ class _Builder:
         stored: frozenset[str],
         shape: Shape,
         setting: Setting,
+        free: frozenset[str],
         label: str | None,
         line: str | None,
     ) -> None:
         self.name, self.boxes, self.stored, self.shape = name, boxes, stored, shape
-        self.setting, self.label, self.line = setting, label, line
+        self.setting, self.free, self.label, self.line = setting, free, label, line
         self.made = {b.name: b for b in boxes}
         self.loops = shape.loops
         self.nests = Nests(boxes, self.loops)
@@ -264,6 +270,7 @@ class _Builder:
             variable=name,
             spans=self.spans[box.name],
             sources=tuple(dict.fromkeys(sources)),
+            cost=priced(box, self.free),
         )
 
     def widen(self, columns: list[tuple[Slot, Column]]) -> None:
@@ -275,7 +282,8 @@ class _Builder:
             self.variables[v.name] = replace(v, entered=v.entered & {self.loops[p] for p in shared})
 
     def program(self) -> Program:
-        loads, by_reader = self.collect_loads()
+        every, by_reader = self.collect_loads()
+        loads = [load for load in every if load.array not in self.free]
         columns = [(slot, self.column(b, slot, by_reader)) for b in self.boxes for slot in self.slots[b.name]]
         self.widen(columns)
         for name in [s for c in columns for _, s in c[1].sources if s.endswith(OLD)]:
@@ -306,8 +314,11 @@ class _Builder:
             tuple(self.slots.items()),
             tuple(self.variables.values()),
             tuple(nodes),
-            stores,
+            tuple(s for s in stores if self.variables[s.variable].array not in self.free),
             passes,
+            free=self.free,
+            known=tuple(s for s in stores if self.variables[s.variable].array in self.free),
+            given=tuple(load for load in every if load.array in self.free),
         )
         return with_lives(program)
 

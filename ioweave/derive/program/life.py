@@ -17,7 +17,9 @@ def with_lives(program: Program) -> Program:
     table = {v.name: v for v in program.variables}
     result: dict[int, Column] = {}
     for k, (column, _) in enumerate(flat):
-        live = [n for n in table if start.get(n, len(flat)) <= k <= end.get(n, -1)]
+        live = [
+            n for n in table if table[n].array not in program.free and start.get(n, len(flat)) <= k <= end.get(n, -1)
+        ]
         taken = _taken(column, k, live, table, end, stored)
         if taken is not None:
             live.remove(column.variable or "")
@@ -65,7 +67,7 @@ def _ranges(
             start[load.variable], home[load.variable] = k, path
             end[load.variable] = last[id(path[-1])] if path else len(flat) - 1
         for _, name in column.sources:
-            if table[name].role == "old" and name not in start:
+            if table[name].array in program.free or (table[name].role == "old" and name not in start):
                 continue
             use(name, k)
         if column.variable is not None:

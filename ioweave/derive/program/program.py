@@ -57,6 +57,7 @@ class Load:
 class Column:
     """One moment: a set of loads, a box that runs, or stores; with the variables live at it.
 
+    ``cost`` is the box as its arithmetic is counted (`ioweave.derive.program.free`).
     ``box`` at ``slot`` writes ``variable``; ``sources`` maps each read of its body, and that
     of its rescaling factor, to the variable read. ``taken`` is the variable whose bytes the result takes over, if any.
     """
@@ -72,6 +73,7 @@ class Column:
     sources: tuple[tuple[Read, str], ...] = ()
     taken: str | None = None
     stores: tuple[str, ...] = ()
+    cost: Box | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,9 @@ class Program:
     """A region's program. ``merge`` is the program that joins the states of a split reduction.
 
     ``grouped`` and ``loops`` are the tiled axes; ``split`` the grouped axes that are reduced in
-    more than one tile; ``boxes`` the boxes after streaming, with their ``slots``.
+    more than one tile; ``boxes`` the boxes after streaming, with their ``slots``. ``free`` names the
+    arrays that positions alone decide: they take no memory, and partial ones neither leave (``known``)
+    nor are loaded by a merge (``given``).
     """
 
     name: str
@@ -114,6 +118,14 @@ class Program:
     stores: tuple[Store, ...]
     passes: int
     merge: Program | None = None
+    free: frozenset[str] = frozenset()
+    known: tuple[Store, ...] = ()
+    given: tuple[Load, ...] = ()
+
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """The element types of what takes memory."""
+        return frozenset(v.dtype for v in self.variables if v.array not in self.free)
 
     def variable(self, name: str) -> Variable:
         """The variable of that name."""

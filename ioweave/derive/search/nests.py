@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
+from ioweave.derive.program.free import free_boxes
 from ioweave.derive.program.held import held_dtypes
 from ioweave.derive.program.setting import Setting
 from ioweave.derive.program.slots import Nests, Slot, occurrences
@@ -169,6 +170,7 @@ def _parts(b: Basis, boxes: Sequence[Box]) -> tuple[Part, ...]:
     made = {x.name: x for x in boxes}
     held = held_dtypes(boxes, b.setting.accumulate)
     faithful = _faithful(boxes, made)
+    free = free_boxes(boxes, b.stored)
     places: dict[str, set[tuple[Affine, ...]]] = {}
     for r in (r for box in boxes for r in box.reads()):
         places.setdefault(r.array, set()).add(r.index)
@@ -185,7 +187,7 @@ def _parts(b: Basis, boxes: Sequence[Box]) -> tuple[Part, ...]:
                 sure = box.name in faithful and _within(r, b.setting)
                 width = DTYPES[b.setting.dtypes[r.array]].bits
                 reads.append((r, width, axes, apart, b.axes(leading), size, sure))
-        own = (DTYPES[held[box.name]].bits, b.axes(box.axes)) if box.name in faithful else None
+        own = (DTYPES[held[box.name]].bits, b.axes(box.axes)) if box.name in faithful - free else None
         operands = tuple(dict.fromkeys(source(r.array) for r in box.reads() if source(r.array) in made))
         takes = box.reduction is None and any(set(made[n].axes) == set(box.axes) for n in operands)
         result.append(Part(box, tuple(reads), operands, takes, own))

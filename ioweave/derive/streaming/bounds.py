@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ioweave.derive.streaming.cascade import Passes
-from ioweave.derive.streaming.normal_form import Form, make_form
+from ioweave.derive.streaming.forms import Form, make_form
 from ioweave.derive.streaming.rescale import carry, read_of
 from ioweave.derive.streaming.separate import monomial_atoms
 from ioweave.diagrams.boxes import Box
@@ -68,6 +68,8 @@ class Bounds:
             walks = not self._passes.axes.isdisjoint(free_axes(e.args[-1]))
             exponent = self._full(e if e.op == "pow" else Apply(e.op, e.args))
             return walks and not all(self.bounded(m.exponent) for m, _ in exponent)
+        if e.op in ("pow", "sqrt", "rsqrt"):
+            return self.loose(e.args[0])
         return e.op in _THROUGH and any(self.loose(a) for a in (e.args[1:] if e.op == "where" else e.args))
 
     def transparent(self, r: Read) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ioweave.derive.streaming.normal_form import Form, Monomial, express, is_indicator
+from ioweave.derive.streaming.forms import Form, Monomial, express, is_indicator
 from ioweave.derive.streaming.rescale import as_old, as_running
 from ioweave.derive.streaming.values import Values, axes_used_form
 from ioweave.diagrams.expressions import Apply, Expr, Number

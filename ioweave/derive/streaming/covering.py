@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from ioweave.derive.streaming.interchange import Settled
-from ioweave.derive.streaming.normal_form import (
+from ioweave.derive.streaming.forms import (
     ONE,
     UNIT,
-    Canonical,
     Form,
     Monomial,
     add,
@@ -28,10 +26,12 @@ from ioweave.derive.streaming.normal_form import (
     multiply,
     scale,
 )
+from ioweave.derive.streaming.interchange import Settled
+from ioweave.derive.streaming.normal_form import Canonical
 from ioweave.derive.streaming.plan import Unrepairable
 from ioweave.derive.streaming.rescale import read_of
 from ioweave.derive.streaming.separate import form_atoms
-from ioweave.derive.streaming.values import Values, moved
+from ioweave.derive.streaming.values import Irreducible, Values, axes_used_form, moved
 from ioweave.derive.streaming.workshop import Workshop
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box
@@ -92,8 +92,8 @@ class Covering:
                         self.homes.setdefault(r.array, box)
             return
         form = self.values.of(name)
-        if not self.clean(name) or not form:
-            return
+        if not self.clean(name) or not form or not set(box.axes) <= set(axes_used_form(form)):
+            return  # what is the same along an axis of the box may be needed where that axis is not
         lead = form[0][1]
         self._table.setdefault(form_key(scale(form, 1 / lead)), (name, lead))
         if len(form) == 1 and form[0][0].exponent and self.shop.small(read_of(box)):
@@ -226,6 +226,7 @@ class Covering:
             match = self.match(atom(Read(name, tuple(Affine.axis(x) for x in known.axes))))
             if match is None:
                 home = self.home(name)
+                self._check_inside(known)
                 body = self.expression(known.inner)
                 box = Box(
                     self.shop.fresh(f"{home.line}.{known.op}"),
@@ -239,6 +240,17 @@ class Covering:
                 match = atom(read_of(self.shop.emit(box)))
             self.inner[key] = match
         return self.inner[key]
+
+    def _check_inside(self, known: Irreducible) -> None:
+        """Raises `Unrepairable` for a new sum inside a step, or after the loop, of exponentials with no bound."""
+        for m, _ in known.inner:
+            if m.exponent and not self.whole_is_bounded(m):
+                raise Unrepairable("an exponential of a sum over another axis has no bound")
+
+    def whole_is_bounded(self, m: Monomial) -> bool:
+        """Whether the exponential of a term stays in range by itself."""
+        code = self.exponent(m.exponent)
+        return self.shop.fixed_reference(code, False, "fp32") == 0
 
     def finish(self, name: str) -> Form:
         """The finished value of a reduction over the streamed axes. Raises `Unrepairable` where there is none."""

@@ -12,10 +12,7 @@ from fractions import Fraction
 from ioweave.derive.streaming.champion import Champion, champion_of, kept, stays
 from ioweave.derive.streaming.champion import followed as picked
 from ioweave.derive.streaming.covering import Covering
-from ioweave.derive.streaming.formula import text
-from ioweave.derive.streaming.joined import joined
-from ioweave.derive.streaming.lazy import lazy_reference
-from ioweave.derive.streaming.normal_form import (
+from ioweave.derive.streaming.forms import (
     ONE,
     UNIT,
     Form,
@@ -31,10 +28,13 @@ from ioweave.derive.streaming.normal_form import (
     multiply,
     scale,
 )
+from ioweave.derive.streaming.formula import text
+from ioweave.derive.streaming.joined import joined
+from ioweave.derive.streaming.lazy import lazy_reference
 from ioweave.derive.streaming.plan import Refusal, Repair, RepairKind, Unrepairable
 from ioweave.derive.streaming.rescale import Carried, carried_body, read_of
 from ioweave.derive.streaming.separate import form_atoms, is_fixed, monomial_atoms
-from ioweave.derive.streaming.values import Irreducible, axes_used, without
+from ioweave.derive.streaming.values import Irreducible, axes_used, parted, without
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.expressions import Apply, Expr, Read, free_axes, reads
@@ -51,8 +51,8 @@ class Emission(Covering):
         after = self.after() if tails else set[str]()
         results = self._results(after)
         self.forms = joined({n: self.settled.of(n) for n in results}, self.settled)
-        rows = [set(self.source[n].axes) for n in results]
-        self.rows = set.intersection(*rows) if rows else set()
+        shared = [set(self.source[n].axes) for n in (*results, *self._reductions(results))]
+        self.rows = set.intersection(*shared) if shared else set()
         for name in self.source:
             self.enter(name)
         final = [self.settled.of(n) for n in self.source if n in self.kept and not self.clean(n)]
@@ -81,6 +81,21 @@ class Emission(Covering):
                 found.add(name)
                 todo += [r.array for r in box.reads()]
         return found
+
+    def _reductions(self, results: list[str]) -> list[str]:
+        """The user's reductions over the streamed axes behind the results."""
+        found: dict[str, None] = {}
+        todo, seen = list(results), set[str]()
+        while todo:
+            name = todo.pop()
+            if name in seen or name not in self.source:
+                continue
+            seen.add(name)
+            box = self.source[name]
+            if box.reduction is not None and not self.axes.isdisjoint(box.over):
+                found[name] = None
+            todo += [r.array for r in box.reads()]
+        return list(found)
 
     def _results(self, after: set[str]) -> list[str]:
         """The boxes that have to be written from their values: kept, or read by what runs after the loop."""
@@ -142,7 +157,7 @@ class Emission(Covering):
             if box.reduction != known.op or self.axes.isdisjoint(box.over):
                 continue
             form = self.settled.of(box.name)
-            if form == whole:
+            if form == whole and set(box.axes) == set(known.axes):
                 return atom(read_of(self._write(box.name, known, self.code(known.inner), run, None)))
             direct = all(self.clean(r.array) for r in box.reads()) and set(box.axes) == set(known.axes)
             if not direct or len(form) != 1 or dict(form[0][0].factors).get(whole[0][0].factors[0][0]) != 1:
@@ -167,7 +182,9 @@ class Emission(Covering):
 
     def _write(self, name: str, known: Irreducible, body: Form, run: int, rescale: str | None) -> Box:
         home = self.home(known.name)
-        free = name if name not in {b.name for b in self.shop.out} else self.shop.fresh(name)
+        written = {b.name for b in self.shop.out}
+        other = name in self.source and set(self.source[name].axes) != set(self._axes(known, home))
+        free = name if name not in written and not other else self.shop.fresh(name)
         box = Box(
             free,
             self._axes(known, home),
@@ -209,11 +226,15 @@ class Emission(Covering):
         exponent = known.inner[0][0].exponent
         tests = conditions(known.inner[0][0])
         within = self._within(known)
-        reference, since = ((), run) if within else self._reference(known, exponent, tests, run)
+        if within is not None:
+            box = self._write(self._named(known, ()), known, within[0], run, None)
+            return multiply(within[1], atom(read_of(box)))
+        plain = self._as_written(known, run)
+        if plain is not None:
+            return plain
+        reference, since = self._reference(known, exponent, tests, run)
         if not reference:
-            body = within or self.code(known.inner)
-            name = self._named(known, ())
-            return atom(read_of(self._write(name, known, body, run, None)))
+            return atom(read_of(self._write(self._named(known, ()), known, self.code(known.inner), run, None)))
         held = self._held(known, exponent, tests, reference, run)
         terms: Form = ()
         for m, c in known.inner:
@@ -253,22 +274,42 @@ class Emission(Covering):
         name = self.shop.fresh(f"{home.line}.acc")
         return atom(read_of(self._write(name, known, atom(body), run, self.exponentials[key].name)))
 
-    def _within(self, known: Irreducible) -> Form:
-        """The terms by a map of the user's that holds their exponential and is bounded itself, or nothing."""
-        for name, lead, c in self._weights:
+    def _as_written(self, known: Irreducible, run: int) -> Form | None:
+        """The user's own reduction, where its terms are bounded and its sum may vanish without harm."""
+        if self._shape(known) in self.whole:
+            return None
+        for box in self.source.values():
+            form = self.settled.of(box.name) if box.reduction == "sum" and not self.axes.isdisjoint(box.over) else ()
+            if len(form) != 1 or set(box.axes) != set(known.axes) or not all(self.clean(r.array) for r in box.reads()):
+                continue
+            held = Read(known.name, tuple(Affine.axis(a) for a in known.axes))
+            rest = without(form[0][0], held)
+            steady = self.settled.depth(((rest, ONE),)) == 0 and self.axes.isdisjoint(axes_used(rest))
+            if dict(form[0][0].factors).get(held) == 1 and steady and self.shop.in_reach(box.body):
+                for r in box.reads():
+                    self.use(r.array)
+                made = self.shop.accumulate(box, run)
+                back = self.plain.power(self.code(((rest, form[0][1]),)), -ONE)
+                return multiply(atom(read_of(made)), back)
+        return None
+
+    def _within(self, known: Irreducible) -> tuple[Form, Form] | None:
+        """The terms by a bounded map of the user's that holds their exponential, and the factor it lacks; or None."""
+        over = frozenset(known.over)
+        for name, whole, c in self._weights:
+            free, lead = parted(whole, over)
             if any(m.exponent != lead.exponent for m, _ in known.inner):
                 continue
+            if any(dict(m.factors).get(a) != p for m, _ in known.inner for a, p in lead.factors):
+                continue
+            self.use(name)
+            read = atom(read_of(self.source[name]))
             terms: Form = ()
             for m, k in known.inner:
-                mine = dict(m.factors)
-                if any(mine.get(a) != p for a, p in lead.factors):
-                    break
                 rest = make_monomial({a: p for a, p in m.factors if a not in dict(lead.factors)})
-                self.use(name)
-                terms = add(terms, scale(multiply(self.monomial(rest), atom(read_of(self.source[name]))), k / c))
-            else:
-                return terms
-        return ()
+                terms = add(terms, scale(multiply(self.monomial(rest), read), k / c))
+            return terms, self.plain.power(self.code(((free, ONE),)), -ONE)
+        return None
 
     def _named(self, known: Irreducible, reference: Form) -> str:
         """The name of the user's reduction that the accumulator is, or a new one."""

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from ioweave.derive.streaming.budget import spend
+from ioweave.derive.streaming.forms import ONE, Form, Monomial, add, is_indicator, make_monomial, multiply
 from ioweave.derive.streaming.interchange import Settled, rebuilt
-from ioweave.derive.streaming.normal_form import ONE, Form, Monomial, add, is_indicator, make_monomial, multiply
 from ioweave.derive.streaming.separate import monomial_atoms
 from ioweave.derive.streaming.values import axes_used
 from ioweave.diagrams.affine import Affine
@@ -65,7 +65,8 @@ def _places(forms: Mapping[str, Form], settled: Settled) -> dict[str, dict[Place
                 elif isinstance(a, Read) and a.array in settled.values.atoms:
                     found[a.array] = None
                 elif isinstance(a, Apply):
-                    todo += [settled.values.form(x) for x in a.args]
+                    whole = a.op in ("add", "sub", "neg", "mul", "div")  # a sum under a power is one form
+                    todo += [settled.values.form(x) for x in ((a,) if whole else a.args)]
             for e in monomial_atoms(Monomial((), m.exponent)):
                 for r in reads(e):
                     found[r.array] = None

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import exp, log
 
 from ioweave.derive.streaming.formats import largest_finite
-from ioweave.derive.streaming.normal_form import ONE, Form, Monomial, atom, express, multiply, number
+from ioweave.derive.streaming.forms import ONE, Form, Monomial, atom, express, multiply, number
 from ioweave.diagrams.errors import WeaveError
 from ioweave.diagrams.expressions import Apply
 

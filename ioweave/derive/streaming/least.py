@@ -13,12 +13,12 @@ terms in the fragment of `values`; see docs/theory for what lies outside.
 from __future__ import annotations
 
 from ioweave.derive.streaming.budget import OverBudget, budget
+from ioweave.derive.streaming.forms import Form, atom, express
 from ioweave.derive.streaming.interchange import Settled
-from ioweave.derive.streaming.normal_form import atom, express
 from ioweave.derive.streaming.plan import Plan
 from ioweave.derive.streaming.separability import Screen, screen
 from ioweave.derive.streaming.separate import form_atoms
-from ioweave.derive.streaming.values import Irreducible, values_of
+from ioweave.derive.streaming.values import values_of
 from ioweave.diagrams.boxes import Box, Opened, source
 from ioweave.diagrams.expressions import Expr, Read, free_axes, reads
 
@@ -34,9 +34,13 @@ def least_passes(opened: Opened, plan: Plan, axis: str) -> tuple[str | None, str
     try:
         with budget():
             found = _screens(opened, axis)
+            fewest = _nesting(opened, axis)
     except OverBudget as reason:
         return None, str(reason).removeprefix("unproved: ")
     maybe = next((f"{name}: {s.said}" for name, s in found if s.may_separate), None)
+    if maybe is None and fewest < plan.passes:
+        few = f"{max(fewest, 1)} pass{'es' if fewest > 1 else ''}"
+        maybe = f"the canonical form of the results needs {few}, but no safe plan of so few was found"
     chain = _chain(plan, opened, axis)
     said = f"{plan.passes} passes are least: " + ", then ".join(chain) if chain else None
     if said is not None and found:
@@ -44,11 +48,25 @@ def least_passes(opened: Opened, plan: Plan, axis: str) -> tuple[str | None, str
     return said, maybe
 
 
+def _nesting(opened: Opened, axis: str) -> int:
+    """The passes that the canonical forms of the outputs need."""
+    settled = _settled(opened, axis)
+    found = 0
+    for name in opened.outputs:
+        depth = settled.depth(settled.of(name))
+        found = max(found, depth + (axis in opened.box(name).axes and depth > 0))
+    return found
+
+
+def _settled(opened: Opened, axis: str) -> Settled:
+    facts = tuple(sorted((i.name, i.fact) for i in opened.inputs if i.fact is not None))
+    return Settled(values_of(opened.boxes, facts), frozenset({axis}))
+
+
 def _screens(opened: Opened, axis: str) -> list[tuple[str, Screen]]:
     """What numbers say of every reduction over the axis that waits for another one in the canonical form."""
-    facts = tuple(sorted((i.name, i.fact) for i in opened.inputs if i.fact is not None))
-    values = values_of(opened.boxes, facts)
-    settled = Settled(values, frozenset({axis}))
+    settled = _settled(opened, axis)
+    values = settled.values
     homes: dict[str, str] = {}
     for box in opened.boxes:
         for e in form_atoms(settled.of(box.name)):
@@ -65,17 +83,24 @@ def _screens(opened: Opened, axis: str) -> list[tuple[str, Screen]]:
         seen.add(name)
         todo += [r.array for e in form_atoms(known.inner) for r in reads(e)]
         if settled.reduces(name) and settled.depth_of(name) > 1:
-            result = _screened(known, settled, axis)
+            result = _screened(known.op, known.inner, settled, axis)
             if result is not None:
                 found.append((homes.get(name, opened.outputs[-1]), result))
+    # a sum that was split may separate as a whole
+    for box in opened.boxes:
+        waits = any(box.name == name for name, _ in found)
+        if waits and box.reduction is not None and axis in box.over:
+            result = _screened(box.reduction, settled.form(values.form(box.body)), settled, axis)
+            if result is not None and result.may_separate:
+                found.append((box.name, result))
     return found
 
 
-def _screened(known: Irreducible, settled: Settled, axis: str) -> Screen | None:
+def _screened(op: str, terms: Form, settled: Settled, axis: str) -> Screen | None:
     def waits(e: Expr) -> bool:
         return isinstance(e, Read) and settled.depth(atom(e)) > 0
 
-    return screen(known.op, express(known.inner), waits, lambda e: axis in free_axes(e), settled.values.nonnegative)
+    return screen(op, express(terms), waits, lambda e: axis in free_axes(e), settled.values.nonnegative)
 
 
 def _chain(plan: Plan, opened: Opened, axis: str) -> list[str]:

@@ -13,11 +13,9 @@ from fractions import Fraction
 from itertools import combinations, combinations_with_replacement
 
 from ioweave.derive.streaming.cascade import Passes, inline
-from ioweave.derive.streaming.formula import text
-from ioweave.derive.streaming.normal_form import (
+from ioweave.derive.streaming.forms import (
     ONE,
     UNIT,
-    Canonical,
     Form,
     Monomial,
     conditions,
@@ -29,6 +27,8 @@ from ioweave.derive.streaming.normal_form import (
     multiply,
     product,
 )
+from ioweave.derive.streaming.formula import text
+from ioweave.derive.streaming.normal_form import Canonical
 from ioweave.derive.streaming.rescale import read_of
 from ioweave.derive.streaming.separate import form_atoms, is_fixed
 from ioweave.diagrams.boxes import OLD, RUNNING, Box, base_name, source

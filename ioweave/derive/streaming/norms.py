@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from fractions import Fraction
 from itertools import islice, product
 
-from ioweave.derive.streaming.normal_form import (
+from ioweave.derive.streaming.forms import (
     ONE,
-    Canonical,
     Form,
     Monomial,
     add,
@@ -27,6 +26,7 @@ from ioweave.derive.streaming.normal_form import (
     multiply,
     scale,
 )
+from ioweave.derive.streaming.normal_form import Canonical
 from ioweave.derive.streaming.ranges import INF, Interval, fraction_power, operate, outward, point
 from ioweave.derive.streaming.ranges import add as plus
 from ioweave.derive.streaming.ranges import mul as times

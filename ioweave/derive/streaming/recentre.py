@@ -20,6 +20,17 @@ from dataclasses import replace
 from fractions import Fraction
 
 from ioweave.derive.streaming.cascade import Passes, inline, live, on_reads, placed, renamed
+from ioweave.derive.streaming.forms import (
+    ONE,
+    Form,
+    Monomial,
+    atom,
+    express,
+    form_key,
+    make_monomial,
+    multiply,
+    product,
+)
 from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.gate import Sample, agree
 from ioweave.derive.streaming.job import guarded_divisors
@@ -33,18 +44,7 @@ from ioweave.derive.streaming.moments import (
     transparent,
     unscaled,
 )
-from ioweave.derive.streaming.normal_form import (
-    ONE,
-    Canonical,
-    Form,
-    Monomial,
-    atom,
-    express,
-    form_key,
-    make_monomial,
-    multiply,
-    product,
-)
+from ioweave.derive.streaming.normal_form import Canonical
 from ioweave.derive.streaming.plan import Repair
 from ioweave.derive.streaming.rescale import read_of
 from ioweave.derive.streaming.separate import is_fixed
@@ -101,12 +101,14 @@ def _once(
     for again in (True, False):
         if tried is None:
             return None
-        sums = [b for b in tried if b.running and b.reduction == "sum" and frozenset(b.over) & streamed == axes]
-        if len(sums) < 2:
-            return None
         passes = Passes(axes)
         for b in tried:
             passes.place(b)
+        # a running count would run in the first pass, and its partial values be wanted in a later one
+        first = [b for b in tried if b.running and passes.when[b.name].run == 1]
+        sums = [b for b in first if b.reduction == "sum" and frozenset(b.over) & streamed == axes]
+        if len(sums) < 2:
+            return None
         for moment in second_moments(sums, tried, passes, streamed, canonical, nonnegative):
             found = _Rewriting(moment, tried, passes, kept, streamed, canonical).result()
             if found is not None:

@@ -7,13 +7,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ioweave.derive.streaming.cascade import on_reads
-from ioweave.derive.streaming.formula import text
-from ioweave.derive.streaming.gate import Sample, agree
-from ioweave.derive.streaming.job import Job
-from ioweave.derive.streaming.normal_form import (
+from ioweave.derive.streaming.forms import (
     ONE,
     UNIT,
-    Canonical,
     Form,
     Monomial,
     add,
@@ -23,6 +19,10 @@ from ioweave.derive.streaming.normal_form import (
     make_monomial,
     multiply,
 )
+from ioweave.derive.streaming.formula import text
+from ioweave.derive.streaming.gate import Sample, agree
+from ioweave.derive.streaming.job import Job
+from ioweave.derive.streaming.normal_form import Canonical
 from ioweave.derive.streaming.plan import Repair, RepairKind, Unrepairable
 from ioweave.derive.streaming.rescale import Carried, as_old, carry, read_of
 from ioweave.derive.streaming.separate import Part, View, axes_of, form_atoms, is_fixed, monomial_atoms
@@ -241,6 +241,7 @@ def _sum(job: Job, shop: Workshop) -> None:
     terms: list[Form] = []
     pointwise: list[Form] = [constant] if constant else []
     order = dict(job.order)
+    guarded = job.guarded
     for g in kept:
         body, rescale = _body(g, job, shop)
         name = box.name if trivial else shop.fresh(f"{box.name}.acc")
@@ -250,13 +251,17 @@ def _sum(job: Job, shop: Workshop) -> None:
         if trivial and not made:
             trivial = False
         order[read_of(acc)] = -1
+        if rescale is not None:
+            guarded |= {read_of(acc)}  # it is 0 where everything is masked, as what it is divided by
         if made:
             follow = _follow(g.reference) if g.reference else ""
             shop.repairs.append(Repair(box.name, name, kind, follow))
-        front = g.tail if len(g.tail) == 1 else atom(express(g.tail, order, job.guarded))
+        front = g.tail if len(g.tail) == 1 else atom(express(g.tail, order, guarded))
+        if any(p < 0 and a == read_of(acc) for m, _ in front for a, p in m.factors) and shop.vanishes(acc.name):
+            raise Unrepairable(f"{acc.name} may be 0 where everything is masked, so it does not cancel")
         term = multiply(front, atom(read_of(acc)))
         if conditions(g.inner) and front != ((UNIT, ONE),):
-            term = _hidden(term, read_of(acc), order, job.guarded)
+            term = _hidden(term, read_of(acc), order, guarded)
         terms.append(term)
         pointwise.append(multiply(front, atom(shop.written_out(body))))
         _check_rescale(g, body, rescale, shop)
@@ -264,7 +269,7 @@ def _sum(job: Job, shop: Workshop) -> None:
     if trivial:
         return
     terms.append(_times_sizes(constant, over))
-    tail = express(add(*terms), order, job.guarded)
+    tail = express(add(*terms), order, guarded)
     reduction = "sum" if spread else None
     shop.identities.append(_separated(box, tail, spread))
     if any(m.exponent for g in kept for m, _ in g.tail):
@@ -300,7 +305,7 @@ def _spread(groups: list[Group], constant: Form, job: Job) -> tuple[str, ...]:
 
 def _body(g: Group, job: Job, shop: Workshop) -> tuple[Expr, str | None]:
     """What the accumulator sums, and the box of the factor that it is rescaled by."""
-    rescale = shop.delta(g.reference, job.run).name if g.reference else None
+    rescale = shop.delta(g.reference, job.run).name if shop.moves(g.reference, job.run) else None
     if not g.carried.reference:
         return express(((Monomial(g.inner.factors, g.carried.inner), ONE),), job.order), rescale
     box, left = shop.cover(job, g.inner, g.carried)

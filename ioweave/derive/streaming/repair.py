@@ -69,12 +69,19 @@ def _repair(
             except OverBudget as reason:
                 shop = _left(current, axes, given, str(reason))
             found = _settle(shop.out, kept)
-            if len([c for c in classes if c]) == 1 and not given.frugal and not _plain(found, axes, kept):
+            sound = consistent(found, axes, kept)
+            single = len([c for c in classes if c]) == 1 and not given.frugal
+            if single and not (sound and _plain(found, axes, kept)):
                 for rival in _from_values(current, axes, given, kept):
-                    if given.lazy or _cost(rival.out, axes, kept) < _cost(found, axes, kept):
-                        shop, found = rival, _settle(rival.out, kept)
+                    if not consistent(rival.out, axes, kept):
+                        continue
+                    if not sound or given.lazy or _cost(rival.out, axes, kept) < _cost(found, axes, kept):
+                        shop, found, sound = rival, _settle(rival.out, kept), True
                         if given.lazy:
                             break
+            if not sound:
+                shop = _left(current, axes, given, "unproved: no order of the passes was found for its repair")
+                found = _settle(shop.out, kept)
             current = found
             moments: list[Repair] = []
             centred: list[str] = []
@@ -192,6 +199,25 @@ def _cost(boxes: list[Box], axes: frozenset[str], kept: frozenset[str]) -> tuple
     tops = {b.name for b in state if b.reduction in ("max", "min")}
     bare = sum(_bare_exponential(b.body, tops) for b in needed if b.name not in tops)
     return max(runs, default=0), sum(_NOMINAL ** len(set(b.axes) - shared) for b in state), bare
+
+
+def consistent(boxes: list[Box], axes: frozenset[str], kept: frozenset[str]) -> bool:
+    """Whether running values are read in the pass alone in which they run."""
+    needed = live(boxes, kept)
+    runs = {n: run for n, run, _ in _stages(needed, axes)}
+    by_name = {b.name: b for b in needed}
+    moving: dict[str, frozenset[int]] = {}  # the passes whose running values a map of the loop holds
+    for b in needed:
+        found = {runs[source(r.array)] for r in b.reads() if r.array != source(r.array)}
+        for r in b.reads():
+            if r.array in moving and not by_name[r.array].running:
+                found |= moving[r.array]
+        for other in (b.rescale, b.recentre):
+            found |= moving.get(other, frozenset()) if other else frozenset()
+        if any(run != runs[b.name] for run in found):
+            return False
+        moving[b.name] = frozenset(found)
+    return True
 
 
 def _bare_exponential(e: Expr, tops: set[str]) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ioweave.derive.streaming.cascade import on_reads
-from ioweave.derive.streaming.normal_form import (
+from ioweave.derive.streaming.forms import (
     LOG2,
     ONE,
     UNIT,

@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import product
 
 from ioweave.derive.streaming.formats import cast_error, largest_finite
-from ioweave.derive.streaming.normal_form import (
+from ioweave.derive.streaming.forms import (
     ONE,
     Form,
     Monomial,

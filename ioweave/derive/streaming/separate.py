@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ioweave.derive.streaming.forms import Form, Monomial, express, make_form, make_monomial
 from ioweave.derive.streaming.formula import text
-from ioweave.derive.streaming.normal_form import Form, Monomial, express, make_form, make_monomial
 from ioweave.derive.streaming.plan import Unrepairable
 from ioweave.diagrams.expressions import Apply, Expr, Number, Size, free_axes, reads, walk
 from ioweave.diagrams.operators import CASTS

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ioweave.derive.streaming.formula import text
-from ioweave.derive.streaming.normal_form import (
+from ioweave.derive.streaming.forms import (
     ONE,
     UNIT,
     Form,
@@ -31,6 +30,7 @@ from ioweave.derive.streaming.normal_form import (
     mask,
     multiply,
 )
+from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.plan import Unrepairable
 from ioweave.derive.streaming.rescale import bounded, positive_scale
 from ioweave.derive.streaming.separate import Part, axes_of, form_atoms, monomial_atoms

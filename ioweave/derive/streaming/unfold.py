@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from ioweave.derive.streaming.cascade import at_index, placed
-from ioweave.derive.streaming.normal_form import (
+from ioweave.derive.streaming.forms import (
     ONE,
     UNIT,
-    Canonical,
     Form,
     Monomial,
     add,
@@ -23,6 +22,7 @@ from ioweave.derive.streaming.normal_form import (
     make_monomial,
     multiply,
 )
+from ioweave.derive.streaming.normal_form import Canonical
 from ioweave.derive.streaming.ranges import Interval
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box, base_name, source

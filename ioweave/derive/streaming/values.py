@@ -19,14 +19,12 @@ from functools import lru_cache
 from math import log
 
 from ioweave.derive.streaming.cascade import placed
-from ioweave.derive.streaming.formula import key
-from ioweave.derive.streaming.normal_form import (
+from ioweave.derive.streaming.forms import (
     LOG2,
     MAX_TERMS,
     ONE,
     UNIT,
     VANISHING,
-    Canonical,
     Form,
     Monomial,
     add,
@@ -41,11 +39,13 @@ from ioweave.derive.streaming.normal_form import (
     multiply,
     scale,
 )
+from ioweave.derive.streaming.formula import key
+from ioweave.derive.streaming.normal_form import Canonical
 from ioweave.derive.streaming.signs import Signs, nonnegative
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box, base_name
-from ioweave.diagrams.expressions import Apply, Expr, Number, Read, Size, free_axes
-from ioweave.diagrams.operators import CASTS
+from ioweave.diagrams.expressions import Apply, Expr, Number, Read, Size, free_axes, reads
+from ioweave.diagrams.operators import CASTS, PREDICATES
 
 MONOTONE = frozenset({"tanh", "sigmoid", "erf", "exp", "exp2", "relu", "floor", "round", *CASTS})
 _FLIP = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
@@ -112,6 +112,9 @@ class Values(Canonical):
         """The expression of the value: equal for equal values."""
         return express(self.form(e))
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._boxes
+
     def of(self, name: str) -> Form:
         """The value of a box at its own axes."""
         if name not in self._forms:
@@ -137,7 +140,31 @@ class Values(Canonical):
             case "prod":
                 return self._product(over, form)
             case _:
-                return atom(self.irreducible(op, over, form))
+                return self._decision(op, over, form) or atom(self.irreducible(op, over, form))
+
+    def _decision(self, op: str, over: tuple[str, ...], form: Form) -> Form | None:
+        """``all`` and ``any`` of a comparison by the extremum of its sides' difference; None for anything else."""
+        if len(form) != 1 or form[0][1] != 1 or form[0][0].exponent or len(form[0][0].factors) != 1:
+            return None
+        test, p = form[0][0].factors[0]
+        if p != 1 or not isinstance(test, Apply) or test.op not in PREDICATES:
+            return None
+        test = self.predicate(test)
+        if not isinstance(test, Apply):
+            return None
+        if test.op == ("and" if op == "all" else "or"):
+            parts = [express(self.reduced(op, over, atom(a))) for a in test.args]
+            return atom(self.predicate(Apply(test.op, tuple(parts))))
+        if test.op not in ("lt", "le"):
+            return None
+        left, right = (self.form(a) for a in test.args)
+        gap = add(left, scale(right, -ONE))
+        still = tuple((m, c) for m, c in gap if set(over).isdisjoint(axes_used(m)))
+        walking = tuple(t for t in gap if t not in still)
+        if not walking:
+            return None
+        end = self._extremum("max" if op == "all" else "min", over, walking)
+        return atom(Apply(test.op, (express(end), express(scale(still, -ONE)))))
 
     def _nonnegative(self, e: Expr) -> bool:
         return nonnegative(e, self._array_nonnegative)
@@ -147,7 +174,7 @@ class Values(Canonical):
 
     def _sum(self, over: tuple[str, ...], form: Form) -> Form:
         total: Form = ()
-        for m, c in form:
+        for m, c in self._below(over, form):
             free, bound = parted(m, frozenset(over))
             used = axes_used(bound)
             sizes = [a for a in over if a not in used]
@@ -158,6 +185,33 @@ class Values(Canonical):
             term = front if bound == UNIT else multiply(front, atom(self.irreducible("sum", mine, ((bound, ONE),))))
             total = add(total, term)
         return total
+
+    def _below(self, over: tuple[str, ...], form: Form) -> Form:
+        """The terms with ``[s < m]`` as ``1 - [m <= s]`` where m is the extremum of s: those not at its places."""
+        total: Form = ()
+        for m, c in form:
+            under = next((a for a, p in m.factors if p == 1 and self._is_below(a, over)), None)
+            if under is None or not isinstance(under, Apply):
+                total = add(total, ((m, c),))
+                continue
+            low, high = under.args[0].args if isinstance(under.args[0], Apply) else ()
+            at = atom(indicator(Apply("le", (high, low))))
+            rest: Form = ((without(m, under), c),)
+            total = add(total, rest, scale(multiply(at, rest), -ONE))
+        return total
+
+    def _is_below(self, e: Expr, over: tuple[str, ...]) -> bool:
+        test = e.args[0] if isinstance(e, Apply) and is_indicator(e) else None
+        if not isinstance(test, Apply) or test.op != "lt":
+            return False
+        if not any(r.array in self.atoms and self.atoms[r.array].op in _OTHER for r in reads(test)):
+            return False
+        low, high = (self.form(a) for a in test.args)
+        return any(
+            self.reduced(op, tuple(a for a in over if a in axes_used_form(score)), score) == top
+            for op, score, top in (("max", low, high), ("min", high, low))
+            if not set(over).isdisjoint(axes_used_form(score))
+        )
 
     def _extremum(self, op: str, over: tuple[str, ...], form: Form) -> Form:
         axes = frozenset(over)
@@ -174,7 +228,8 @@ class Values(Canonical):
         plain = [w for w in walking if not _masks(w, op)]
         lead = (plain or walking)[0]
         if any(w[0] != lead[0] for w in plain):
-            return atom(self.irreducible(op, over, form))
+            ends = self._ends(op, over, walking) if len(plain) == len(walking) else None
+            return atom(self.irreducible(op, over, form)) if ends is None else add(shift, ends)
         if not self._positive(lead[0]):
             return self._either(op, over, lead[0], shift, walking)
         size = lead[2] if plain else ONE
@@ -183,6 +238,22 @@ class Values(Canonical):
         inner = make_form({w[1]: w[2] * sign if _masks(w, op) else w[2] / abs(size) * sign for w in walking})
         core = self._core(op if size > 0 else _OTHER[op], over, inner)
         return add(shift, multiply(((lead[0], size),), core))
+
+    def _ends(self, op: str, over: tuple[str, ...], walking: list[tuple[Monomial, Monomial, Fraction]]) -> Form | None:
+        """The extremum of a quadratic that opens the right way: at one of the ends of what it is quadratic in."""
+        if len(walking) != 2:
+            return None
+        (a, y2, c), (b, y, d) = sorted(walking, key=lambda w: -sum(p for _, p in w[1].factors))
+        doubled = self.power(((y, ONE),), Fraction(2))
+        opens = c > 0 if op == "max" else c < 0
+        if not opens or not self._positive(a) or doubled != ((y2, ONE),):
+            return None
+
+        def at(end: Form) -> Expr:
+            return express(add(multiply(((a, c),), self.power(end, Fraction(2))), multiply(((b, d),), end)))
+
+        ends = [at(self._extremum(kind, over, ((y, ONE),))) for kind in ("max", "min")]
+        return self.form(Apply(op, (ends[0], ends[1])))
 
     def _either(
         self,
@@ -193,11 +264,12 @@ class Values(Canonical):
         walking: list[tuple[Monomial, Monomial, Fraction]],
     ) -> Form:
         """A factor of unknown sign: the extremum of the rest where it is >= 0, the other one where it is not."""
-        if any(_masks(w, op) for w in walking) or factor.exponent:
+        if any(_masks(w, op) for w in walking):
             whole = add(*(multiply(((w[0], w[2]),), ((w[1], ONE),)) for w in walking))
             return add(shift, atom(self.irreducible(op, over, whole)))
         rest = make_form({w[1]: w[2] for w in walking})
-        test = Apply("lt", (express(((factor, ONE),)), Number(0)))
+        unknown = {a: ONE for a, p in factor.factors if p.numerator % 2 and not self.nonnegative(a)}
+        test = Apply("lt", (express(((make_monomial(unknown), ONE),)), Number(0)))
         ways = (
             (Apply("not", (test,)), self._extremum(op, over, rest)),
             (test, self._extremum(_OTHER[op], over, rest)),
@@ -219,6 +291,12 @@ class Values(Canonical):
                 if isinstance(a, Apply) and a.op == op and p == 1:
                     both = (express(self._extremum(op, over, self.form(x))) for x in a.args)
                     return scale(atom(Apply(op, tuple(both))), c)
+                if isinstance(a, Apply) and a.op == "abs" and op == "max" and p > 0:
+                    arg = self.form(a.args[0])
+                    if any(set(over).isdisjoint(axes_used(n)) for n, _ in arg):
+                        high = express(self._extremum("max", over, arg))
+                        low = express(scale(self._extremum("min", over, arg), -ONE))
+                        return scale(self.power(self.form(Apply("max", (high, low))), p), c)
                 if isinstance(a, Apply) and a.op in MONOTONE and p > 0 and (p == 1 or self.nonnegative(a)):
                     core = self._extremum(op, over, self.form(a.args[0]))
                     return scale(self.power(self.form(Apply(a.op, (express(core),))), p), c)

@@ -55,7 +55,7 @@ def prove(
         head=(*(_formula(b) for b in plan.head), *(f"{s.name} = {s.identity}" for s in state)),
         body=_stage(plan, plan.body),
         tail=_stage(plan, plan.tail),
-        merge=f"nothing to merge: {axis} is mapped, its steps are independent" if mapped else _merge(plan),
+        merge=_nothing(plan, axis) if mapped else _merge(plan),
         exact="casts" if has_casts(opened) else "reals",
         identities=tuple(dict.fromkeys((*(r.identity for r in plan.repairs if r.identity), *plan.identities))),
         assumes=plan.assumes,
@@ -97,6 +97,13 @@ def has_casts(opened: Opened) -> bool:
     """Whether a diagram rounds on purpose: casts and roundings are part of its function."""
     rounding = CASTS | {"round", "floor"}
     return any(isinstance(n, Apply) and n.op in rounding for b in opened.boxes for n in walk(b.body))
+
+
+def _nothing(plan: Plan, axis: str) -> str:
+    """Why there is nothing to merge."""
+    if plan.body:
+        return f"nothing to merge: {axis} is mapped, its steps are independent"
+    return f"nothing to merge: no result needs what lies along {axis}"
 
 
 def _merge(plan: Plan) -> str | None:

@@ -12,22 +12,23 @@ from typing import Any
 from ioweave.derive.streaming.bounds import Bounds
 from ioweave.derive.streaming.cascade import Passes, inline, on_reads
 from ioweave.derive.streaming.formats import largest_finite
-from ioweave.derive.streaming.formula import text
-from ioweave.derive.streaming.gate import Sample
-from ioweave.derive.streaming.given import Given
-from ioweave.derive.streaming.intervals import Interval, Intervals, fits, fits_above
-from ioweave.derive.streaming.job import Job, guarded_divisors
-from ioweave.derive.streaming.normal_form import (
+from ioweave.derive.streaming.forms import (
     ONE,
-    Canonical,
     Form,
     Monomial,
     atom,
     express,
     form_key,
     make_monomial,
+    may_vanish,
     multiply,
 )
+from ioweave.derive.streaming.formula import text
+from ioweave.derive.streaming.gate import Sample
+from ioweave.derive.streaming.given import Given
+from ioweave.derive.streaming.intervals import Interval, Intervals, fits, fits_above
+from ioweave.derive.streaming.job import Job, guarded_divisors
+from ioweave.derive.streaming.normal_form import Canonical
 from ioweave.derive.streaming.plan import Refusal, Repair
 from ioweave.derive.streaming.rescale import (
     Carried,
@@ -143,6 +144,10 @@ class Workshop:
         form = self.values.form(e)
         if len(form) != 1 or all(p > 0 for _, p in form[0][0].factors):
             return False
+        return self.in_reach(e)
+
+    def in_reach(self, e: Expr) -> bool:
+        """Whether an expression is bounded within the range of every type of the region."""
         found = self._intervals.of(e)
         return found.bounded and not found.infinite and found.magnitude <= largest_finite(self._narrow)
 
@@ -189,6 +194,11 @@ class Workshop:
             self._carriers.setdefault(held, (name, self.values.of(name)))
         self._equals.setdefault(form_key(self.values.of(name)), name)
 
+    def vanishes(self, name: str) -> bool:
+        """Whether masks may leave a sum of the region without a term."""
+        form = self.values.of(name) if name in self.values else ()
+        return any(may_vanish(r) for a in form_atoms(form) for r in reads(a))
+
     def _at_hand(self, name: str, box: Box, run: int) -> bool:
         """Whether a finished result can stand in for another by pass ``run``."""
         at = self.passes.when[name]
@@ -224,7 +234,7 @@ class Workshop:
         if not self._at_hand(name, box, run):
             return None
         ratio = self._ratio(self.values.of(box.name), form, held)
-        if any(isinstance(a, Read) and a.array in self.values.atoms for a in form_atoms(ratio)):
+        if any(r.array in self.values.atoms for a in form_atoms(ratio) for r in reads(a)):
             return None
         value = express(multiply(ratio, atom(read_of(self.boxes[name]))))
         return replace(box, body=value, reduction=None, over=(), running=False)
@@ -276,6 +286,10 @@ class Workshop:
             else:
                 todo += [source(r.array) for r in self.boxes[n].reads()]
         return tuple(found)
+
+    def moves(self, reference: Form, run: int) -> bool:
+        """Whether a reference changes while the loop of a pass runs."""
+        return any(self.is_running(run)(r.array) for a in form_atoms(reference) for r in reads(a))
 
     def delta(self, reference: Form, run: int) -> Box:
         """The box of the factor that a step multiplies an accumulator by, for one reference."""

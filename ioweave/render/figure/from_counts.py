@@ -375,8 +375,9 @@ def _memory(placed: Placed, formula: Terms, symbols: Symbols, ring: Ring, counte
 
 def _work(column: Column, placed: Placed) -> list[Product]:
     """The FLOPs of a column as products, masks and ragged tiles left out."""
-    box = column.box
+    box, cost = column.box, column.cost
     assert box is not None
+    assert cost is not None
     program = placed.program
     entered = {a for a, t in zip(program.loops, column.slot, strict=True) if t is not None and t % 2 == 0}
 
@@ -390,13 +391,13 @@ def _work(column: Column, placed: Placed) -> list[Product]:
         return [Product(n, tuple(factors))]
 
     out: list[Product] = []
-    groups = operand_axes(box)
+    groups = operand_axes(cost)
     if groups:
         out.extend(elements(box.all_axes, 2))
         for factors, axes in groups:
             out.extend(elements(axes, sum(product_operations(factors))))
     else:
-        out.extend(elements(box.all_axes, sum(operations(box.body)) + (box.reduction is not None)))
+        out.extend(elements(cost.all_axes, sum(operations(cost.body)) + (cost.reduction is not None)))
     out.extend(elements(box.axes, len(corrections(box))))
     return out
 
