@@ -105,11 +105,11 @@ def _tied(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: 
 
 
 def _windows_held(pieces: Sequence[Piece], entered: frozenset[str], entries: Entries) -> str | None:
-    """A masked loop outside of which an array is held that is read through windows of it: steps overlap."""
+    """A masked loop outside of which an array is held whose steps overlap: in windows of it, or in several reads."""
     for a in entries.axes:
         if a not in entered and a in entries.tiles.stream:
             spans = [s for p in pieces for s in p if any(x == a for x, _ in s.axes)]
-            if not all(s.bare == a for s in spans):
+            if spans and (len(pieces) > 1 or not all(s.bare == a for s in spans)):
                 return a
     return None
 
@@ -119,7 +119,8 @@ def _held(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: 
     entries = mask.entries
     if entries.runs is not None or entries.length > GRID >> 8:
         raise Refused(
-            f"an array that is read through windows of {axis} cannot be held outside a masked loop of so many tiles"
+            f"an array that is read through windows of {axis}, or in several places, cannot be held outside a masked "
+            "loop of so many tiles"
         )
     outer, _ = entries.keys(entered)
     at = entries.bounds({*entered, *tiles.stream})
@@ -140,7 +141,7 @@ def _held(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: 
                     found.setdefault(int(key), []).append(_points(piece, bounds))
                     work += len(found[int(key)][-1])
             if work > GRID:
-                raise Refused(f"what survives of windows of {axis} is counted by element, and there are too many")
+                raise Refused(f"what survives of the steps of {axis} is counted by element, and there are too many")
         total += weight * sum(len(np.unique(np.concatenate(p), axis=0)) for p in found.values())
     return total
 

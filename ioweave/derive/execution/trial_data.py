@@ -218,6 +218,8 @@ def _large(
     two, _ = _exponent(subject, values, _scaled(subject, arrays, 2.0))
     if not one:
         return _scaled(subject, arrays, 1e3)
+    if not two:
+        return _scaled(subject, arrays, 30.0)
     degree = np.log2(two / one)
     if degree < 0.1:  # the exponents do not follow the scale
         return _scaled(subject, arrays, 30.0)

@@ -82,11 +82,30 @@ def following(boxes: Sequence[Box], loops: Sequence[str]) -> dict[str, bool]:
     return found
 
 
+def references_of(boxes: Sequence[Box], follow: Mapping[str, bool]) -> dict[str, frozenset[str]]:
+    """The reductions that every box reads unfinished, by itself or through maps, corrections among them."""
+    found: dict[str, frozenset[str]] = {}
+    for b in boxes:
+        own = {source(r.array) for r in b.reads() if r.array.endswith((OLD, RUNNING))}
+        through = [name for name in (*(r.array for r in b.reads()), *corrections(b)) if name in follow]
+        found[b.name] = frozenset(own).union(*(found.get(name, ()) for name in through))
+    return found
+
+
+def companions(references: Mapping[str, frozenset[str]]) -> dict[str, frozenset[str]]:
+    """Every reduction that is read unfinished, with those that some box reads so beside it."""
+    groups: dict[str, frozenset[str]] = {}
+    for names in references.values():
+        whole = names.union(*(groups.get(name, ()) for name in names))
+        groups.update(dict.fromkeys(whole, whole))
+    return groups
+
+
 class Nests:
     """Where the boxes of a region run in its loops: their own slots, and those of operands for a reader.
 
     What follows an unfinished reduction is made again beside a reader in another nest of the loops,
-    where that reduction is finished.
+    where that reduction is finished. Reductions that one box relates are all finished there, or all run there again.
     """
 
     def __init__(self, boxes: Sequence[Box], loops: Sequence[str]) -> None:
@@ -98,15 +117,38 @@ class Nests:
             enters[b.name] = inside(b, loops, self.made, early, enters)
         self.own = {name: _at(early[name], row) for name, row in enters.items()}
         self.following = following(boxes, loops)
+        self.references = references_of(boxes, self.following)
+        self.companions = companions(self.references)
+        self._contexts: dict[tuple[str, bool, Slot], Slot] = {}
 
     def context(self, name: str, plain: bool, reader: Slot) -> Slot:
         """The slot in which an operand must run to serve a reader at ``reader``; ``plain`` if it is read finished."""
-        return _context(self.made[name], plain, reader, self.loops, self.own[name], self.following.get(name))
+        key = name, plain, reader
+        if key not in self._contexts:
+            self._contexts[key] = self._context(*key)
+        return self._contexts[key]
+
+    def _context(self, name: str, plain: bool, reader: Slot) -> Slot:
+        at = _context(self.made[name], plain, reader, self.loops, self.own[name], self.following.get(name))
+        if name in self.following:
+            beside = [n for r in self.references[name] if self.unfinished(r, reader) and (n := self._depth(r))]
+        else:
+            beside = [] if plain else [self._depth(r) for r in self.companions.get(name, ()) if self._beside(r, reader)]
+        n = max(beside, default=0)
+        return at if at[:n] == reader[:n] else (*reader[:n], *at[n:])
+
+    def _depth(self, name: str) -> int:
+        """How many loops there are down to the innermost one that a reduction reduces over."""
+        return max((p + 1 for p, a in enumerate(self.loops) if a in self.made[name].over), default=0)
+
+    def _beside(self, name: str, reader: Slot) -> bool:
+        at = _context(self.made[name], False, reader, self.loops, self.own[name], None)
+        return at[: self._depth(name)] == reader[: self._depth(name)]
 
     def unfinished(self, name: str, reader: Slot) -> bool:
         """Whether a running or old value read at ``reader`` is one: in another nest its reduction is finished."""
-        last = max((p for p, a in enumerate(self.loops) if a in self.made[name].over), default=-1)
-        return self.context(name, False, reader)[: last + 1] == reader[: last + 1]
+        n = self._depth(name)
+        return self.context(name, False, reader)[:n] == reader[:n]
 
     def corrected(self, b: Box, slot: Slot) -> Box:
         """The box as it runs in a slot: nothing corrects it where all that it is relative to is finished."""

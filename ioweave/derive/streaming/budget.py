@@ -12,7 +12,8 @@ from contextvars import ContextVar
 
 from ioweave.derive.streaming.plan import Unrepairable
 
-TERMS = 400_000  # a few seconds; an ordinary plan takes some thousands
+TERMS = 60_000  # a few seconds; an ordinary plan takes some hundreds
+MOMENT_TERMS = 8_000  # of them, what recentring second moments may take
 
 _left: ContextVar[list[int] | None] = ContextVar("left", default=None)
 

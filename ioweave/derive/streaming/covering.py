@@ -31,7 +31,7 @@ from ioweave.derive.streaming.normal_form import Canonical
 from ioweave.derive.streaming.plan import Unrepairable
 from ioweave.derive.streaming.rescale import read_of
 from ioweave.derive.streaming.separate import form_atoms
-from ioweave.derive.streaming.values import Irreducible, Values, axes_used_form, moved
+from ioweave.derive.streaming.values import Irreducible, Values, axes_used_form, moved, parted
 from ioweave.derive.streaming.workshop import Workshop
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box
@@ -227,7 +227,8 @@ class Covering:
             if match is None:
                 home = self.home(name)
                 self._check_inside(known)
-                body = self.expression(known.inner)
+                front, inner = self.freed(self.code(known.inner), frozenset(known.over))
+                body = express(inner, guarded=self.guarded())
                 box = Box(
                     self.shop.fresh(f"{home.line}.{known.op}"),
                     self.ordered(known.axes),
@@ -237,14 +238,27 @@ class Covering:
                     home.dtype,
                     home.line,
                 )
-                match = atom(read_of(self.shop.emit(box)))
+                match = multiply(front, atom(read_of(self.shop.emit(box))))
             self.inner[key] = match
         return self.inner[key]
+
+    def freed(self, code: Form, over: frozenset[str]) -> tuple[Form, Form]:
+        """The exponential that every term has and that no summed axis changes, and the terms without it."""
+        parts = [parted(m, over) for m, _ in code]
+        shared = {free.exponent for free, _ in parts}
+        if len(shared) != 1 or not (exponent := shared.pop()):
+            return ((UNIT, ONE),), code
+        front: Form = ((Monomial((), exponent), ONE),)
+        return front, multiply(code, ((Monomial((), scale(exponent, -ONE)), ONE),))
 
     def _check_inside(self, known: Irreducible) -> None:
         """Raises `Unrepairable` for a new sum inside a step, or after the loop, of exponentials with no bound."""
         for m, _ in known.inner:
-            if m.exponent and not self.whole_is_bounded(m):
+            if (
+                m.exponent
+                and self.settled.depth(((Monomial((), m.exponent), ONE),)) == 0
+                and not self.whole_is_bounded(m)
+            ):
                 raise Unrepairable("an exponential of a sum over another axis has no bound")
 
     def whole_is_bounded(self, m: Monomial) -> bool:

@@ -32,7 +32,7 @@ from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.joined import joined
 from ioweave.derive.streaming.lazy import lazy_reference
 from ioweave.derive.streaming.plan import Refusal, Repair, RepairKind, Unrepairable
-from ioweave.derive.streaming.rescale import Carried, carried_body, read_of
+from ioweave.derive.streaming.rescale import Carried, carried_body, guard, read_of
 from ioweave.derive.streaming.separate import form_atoms, is_fixed, monomial_atoms
 from ioweave.derive.streaming.values import Irreducible, axes_used, parted, without
 from ioweave.diagrams.affine import Affine
@@ -352,9 +352,23 @@ class Emission(Covering):
         top = self.settled.form(self.values.reduced("max", over, hidden))
         reduces = self.settled.reduces
         held = [{r.array for a in monomial_atoms(m) for r in reads(a) if reduces(r.array)} for m, _ in top]
-        if len([t for t in held if t]) != 1 or (max(map(len, held)) != 1 and self.settled.depth(top) == run):
+        plain = len([t for t in held if t]) == 1 and (max(map(len, held)) == 1 or self.settled.depth(top) < run)
+        if not plain or not self._follows(top):
             top = atom(self.values.irreducible("max", over, hidden))
         return scale(self.code(top), factor), self.settled.depth(top)
+
+    def _follows(self, top: Form) -> bool:
+        """Whether a maximum is a positive multiple of one, so that it starts from minus infinity as that does."""
+        for m, _ in top:
+            held = [a for a, p in m.factors if p == 1 and isinstance(a, Read) and self.settled.reduces(a.array)]
+            inside = [a for a in monomial_atoms(m) if any(self.settled.reduces(r.array) for r in reads(a))]
+            extrema = [a for a in inside if any(self.values.atoms[r.array].op in ("max", "min") for r in reads(a))]
+            if any(a not in held for a in extrema):
+                return False
+            rest = make_monomial({a: p for a, p in m.factors if a not in held})
+            if extrema and not self.shop.positive(self.code(((rest, ONE),))):
+                return False
+        return True
 
     def _held(
         self, known: Irreducible, exponent: Form, tests: tuple[Expr, ...], reference: Form, run: int
@@ -365,7 +379,7 @@ class Emission(Covering):
         key = (form_key(code), form_key(reference), run)
         if key not in self.exponentials:
             home = self.home(known.name)
-            body = carried_body(Carried(code, reference, ()), self.shop.is_running(run), {})
+            body = carried_body(Carried(code, reference, ()), self.shop.is_running(run), {}, self.guarded())
             axes = {a for e in (*form_atoms(code), *form_atoms(reference)) for a in free_axes(e)}
             name = self.shop.fresh(f"{home.line}.exp")
             box = Box(name, self.ordered(tuple(axes)), body, None, (), home.dtype, home.line)
@@ -406,7 +420,8 @@ class Emission(Covering):
         return finished == atom(read_of(box))
 
     def _tail(self, code: Form) -> Expr:
-        return express(code, guarded=self.guarded())
+        tops = {b.name for b in self.shop.out if b.running and b.reduction in ("max", "min")}
+        return guard(express(code, guarded=self.guarded()), tops.__contains__)
 
 
 def followed(reference: Form) -> str:

@@ -154,6 +154,14 @@ class Canonical:
 
     def _monomial_power(self, term: tuple[Monomial, Fraction], p: Fraction) -> Form:
         m, c = term
+        if p.denominator == 1 and any(_is_abs(a) and (q * p) % 2 == 0 for a, q in m.factors):
+            even = {a: q for a, q in m.factors if _is_abs(a) and (q * p) % 2 == 0}
+            others = Monomial(tuple((a, q) for a, q in m.factors if a not in even), m.exponent)
+            squared = self.power(((others, c),), p)
+            for a, q in even.items():
+                if isinstance(a, Apply):
+                    squared = multiply(squared, self.power(self.form(a.args[0]), q * p))  # |a|**2 is a**2
+            return squared
         if p < 0 and any(is_indicator(a) for a, _ in m.factors):
             return atom(express((term,)), p)  # the inverse of a hidden term is infinite, not hidden
         whole = p.denominator == 1
@@ -267,3 +275,7 @@ class Canonical:
             multiply(atom(indicator(condition)), then),
             multiply(atom(indicator(negated(condition))), other) if other else (),
         )
+
+
+def _is_abs(e: Expr) -> bool:
+    return isinstance(e, Apply) and e.op == "abs"

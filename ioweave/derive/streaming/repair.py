@@ -12,13 +12,14 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
-from ioweave.derive.streaming.budget import OverBudget, budget
+from ioweave.derive.streaming.budget import MOMENT_TERMS, OverBudget, budget
 from ioweave.derive.streaming.cascade import Passes, live, renamed
 from ioweave.derive.streaming.emission import Emission
 from ioweave.derive.streaming.given import Given
 from ioweave.derive.streaming.plan import Merge, Plan, Refusal, Repair, Stage, Unrepairable, positional
 from ioweave.derive.streaming.recentre import recentred
 from ioweave.derive.streaming.reduction import reduce
+from ioweave.derive.streaming.rescale import guard_exponents
 from ioweave.derive.streaming.workshop import STEP, Workshop
 from ioweave.diagrams.boxes import Box, source
 from ioweave.diagrams.expressions import Apply, Expr, Read, walk
@@ -85,7 +86,7 @@ def _repair(
             current = found
             moments: list[Repair] = []
             centred: list[str] = []
-            with suppress(OverBudget):
+            with suppress(OverBudget), budget(MOMENT_TERMS):
                 current, moments, centred = recentred(current, axes, streamed, kept, shop.signs.expression)
             behind = {r.accumulator: r.reduction for r in shop.repairs}
             repairs += shop.repairs
@@ -223,17 +224,31 @@ def consistent(boxes: list[Box], axes: frozenset[str], kept: frozenset[str]) -> 
 def _bare_exponential(e: Expr, tops: set[str]) -> bool:
     """Whether an expression has the exponential of a maximum that nothing is taken from."""
     return any(
-        isinstance(n, Apply) and n.op in ("exp", "exp2") and isinstance(n.args[0], Read) and n.args[0].array in tops
+        isinstance(n, Apply)
+        and n.op in ("exp", "exp2")
+        and any(isinstance(r, Read) and r.array in tops for r in walk(n.args[0]))
+        and not any(isinstance(r, Apply) and r.op in ("sub", "masked_sub", "neg") for r in walk(n.args[0]))
         for n in walk(e)
     )
 
 
 def _settle(boxes: list[Box], kept: frozenset[str]) -> list[Box]:
-    """Drop what nobody needs; a running form takes the name of the box it replaces, if that is gone."""
+    """Drop what nobody needs; a running form takes the name of the box it replaces, if that is gone.
+
+    Differences of finished extrema in an exponent are made to survive rows that are masked whole.
+    """
     current = live(boxes, kept)
     names = {b.name for b in current}
+    tops = {b.name for b in current if b.running and b.reduction in ("max", "min")}
     back = {n: n.removesuffix(STEP) for n in names if n.endswith(STEP) and n.removesuffix(STEP) not in names}
+    if tops:
+        current = [b if b.running else _guarded(b, tops) for b in current]
     return [renamed(b, back) for b in current] if back else current
+
+
+def _guarded(b: Box, tops: set[str]) -> Box:
+    body = guard_exponents(b.body, tops.__contains__)
+    return b if body == b.body else replace(b, body=body)
 
 
 def _stages(boxes: list[Box], axes: frozenset[str]) -> tuple[tuple[str, int, Stage], ...]:

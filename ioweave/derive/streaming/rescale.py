@@ -68,6 +68,17 @@ def guard(e: Expr, names: Callable[[str], bool]) -> Expr:
     return transform(e, step)
 
 
+def guard_exponents(e: Expr, names: Callable[[str], bool]) -> Expr:
+    """`guard` within exponentials alone."""
+
+    def step(n: Expr) -> Expr:
+        if isinstance(n, Apply) and n.op in ("exp", "exp2"):
+            return Apply(n.op, (guard(n.args[0], names),))
+        return n
+
+    return transform(e, step)
+
+
 @dataclass(frozen=True, slots=True)
 class Carried:
     """An exponent carried in the loop as ``exp(inner - reference)``, ``reference = sum k m``.
@@ -133,14 +144,19 @@ def carry(
     return Carried(inner, ref, add(outer, ref))
 
 
-def carried_body(c: Carried, accumulators: Callable[[str], bool], order: Mapping[Expr, int]) -> Expr:
+def carried_body(
+    c: Carried,
+    accumulators: Callable[[str], bool],
+    order: Mapping[Expr, int],
+    guarded: frozenset[Expr] = frozenset(),
+) -> Expr:
     """``exp(inner - reference)`` with running references, safe where all is masked."""
     inner, reference, base = c.inner, c.reference, "exp"
     if inner and all((LOG2, ONE) in m.factors for m, _ in (*inner, *reference)):
         base = "exp2"
         inner, reference = (multiply(f, atom(LOG2, -ONE)) for f in (inner, reference))
     low = as_running(express(reference, order), accumulators)
-    return Apply(base, (Apply("masked_sub", (express(inner, order), low)),))
+    return Apply(base, (Apply("masked_sub", (express(inner, order, guarded), low)),))
 
 
 def delta_body(reference: Form, accumulators: Callable[[str], bool]) -> Expr:
@@ -159,4 +175,9 @@ def exponential_form(c: Carried) -> Form:
 
 def reference_axes(reference: Form) -> tuple[str, ...]:
     """The axes of a reference."""
-    return tuple(dict.fromkeys(axis for m, _ in reference for a, _ in m.factors for axis in free_axes(a)))
+    return tuple(dict.fromkeys(axis for a in _atoms(reference) for axis in free_axes(a)))
+
+
+def _atoms(f: Form) -> tuple[Expr, ...]:
+    """Every atom of a form, those of its exponents included."""
+    return tuple(a for m, _ in f for a in (*(b for b, _ in m.factors), *_atoms(m.exponent)))

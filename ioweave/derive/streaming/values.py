@@ -20,6 +20,7 @@ from math import log
 
 from ioweave.derive.streaming.cascade import placed
 from ioweave.derive.streaming.forms import (
+    HALF,
     LOG2,
     MAX_TERMS,
     ONE,
@@ -94,11 +95,23 @@ class Values(Canonical):
         """The value of an expression; elementwise extrema in one order."""
         if isinstance(e, Apply) and e.op in ("max", "min"):
             args = sorted(dict.fromkeys(self._flat(e.op, e)), key=key)
+            shared, args = self._shared(args)
             result = args[0]
             for a in args[1:]:
                 result = Apply(e.op, (result, a))
-            return atom(result) if len(args) > 1 else super().form(result)
+            return multiply(((shared, ONE),), atom(result) if len(args) > 1 else super().form(result))
         return super().form(e)
+
+    def _shared(self, args: list[Expr]) -> tuple[Monomial, list[Expr]]:
+        """The factor that all arguments of an elementwise extremum have and that is never negative, and the rest."""
+        forms = [self.form(a) for a in args]
+        if len(args) < 2 or any(len(f) != 1 for f in forms):
+            return UNIT, args
+        shared, _ = self.common(tuple((f[0][0], Fraction(k + 1)) for k, f in enumerate(forms)), HALF)
+        if shared == UNIT:
+            return UNIT, args
+        back = self.power(((shared, ONE),), -ONE)
+        return shared, sorted((express(multiply(f, back)) for f in forms), key=key)
 
     def _flat(self, op: str, e: Expr) -> tuple[Expr, ...]:
         """The arguments of nested extrema of one kind."""
@@ -190,6 +203,8 @@ class Values(Canonical):
         """The terms with ``[s < m]`` as ``1 - [m <= s]`` where m is the extremum of s: those not at its places."""
         total: Form = ()
         for m, c in form:
+            if any(p == 1 and self._is_below(a, over, False) for a, p in m.factors):
+                continue  # nothing is beyond the extremum
             under = next((a for a, p in m.factors if p == 1 and self._is_below(a, over)), None)
             if under is None or not isinstance(under, Apply):
                 total = add(total, ((m, c),))
@@ -200,16 +215,18 @@ class Values(Canonical):
             total = add(total, rest, scale(multiply(at, rest), -ONE))
         return total
 
-    def _is_below(self, e: Expr, over: tuple[str, ...]) -> bool:
+    def _is_below(self, e: Expr, over: tuple[str, ...], inside: bool = True) -> bool:
+        """Whether an indicator is of the values short of their extremum, or with ``inside`` False beyond it."""
         test = e.args[0] if isinstance(e, Apply) and is_indicator(e) else None
         if not isinstance(test, Apply) or test.op != "lt":
             return False
         if not any(r.array in self.atoms and self.atoms[r.array].op in _OTHER for r in reads(test)):
             return False
         low, high = (self.form(a) for a in test.args)
+        first, last = (low, high) if inside else (high, low)
         return any(
             self.reduced(op, tuple(a for a in over if a in axes_used_form(score)), score) == top
-            for op, score, top in (("max", low, high), ("min", high, low))
+            for op, score, top in (("max", first, last), ("min", last, first))
             if not set(over).isdisjoint(axes_used_form(score))
         )
 
@@ -354,6 +371,16 @@ class Values(Canonical):
     def _where(self, condition: Expr, a: Expr, b: Expr) -> Form:
         return super()._where(self.predicate(condition), a, b)
 
+    def _compared(self, op: str, left: Form, right: Form) -> Expr:
+        """A comparison with 0 without the factors that are above 0: exponentials, and what is divided by."""
+        for side, other in ((left, right), (right, left)):
+            if not other and len(side) == 1:
+                m, c = side[0]
+                kept = make_monomial({a: p for a, p in m.factors if p > 0 or not self.nonnegative(a)})
+                slim = express(((kept, c),))
+                return Apply(op, (slim, Number(0)) if side is left else (Number(0), slim))
+        return Apply(op, (express(left), express(right)))
+
     def predicate(self, e: Expr) -> Expr:
         """A condition in one writing: no ``not`` before a comparison, the smaller side first."""
         if not isinstance(e, Apply):
@@ -370,6 +397,8 @@ class Values(Canonical):
                 return self.predicate(Apply({"gt": "lt", "ge": "le"}[e.op], (e.args[1], e.args[0])))
             case "eq" | "ne":
                 return Apply(e.op, tuple(sorted((self.canonical(a) for a in e.args), key=key)))
+            case "lt" | "le":
+                return self._compared(e.op, *(self.form(a) for a in e.args))
             case _:
                 return Apply(e.op, tuple(self.canonical(a) for a in e.args))
 

@@ -151,6 +151,10 @@ class Workshop:
         found = self._intervals.of(e)
         return found.bounded and not found.infinite and found.magnitude <= largest_finite(self._narrow)
 
+    def positive(self, f: Form) -> bool:
+        """Whether a form of code is proved to be above 0."""
+        return self._intervals.of(express(f)).lo > 0
+
     def fixed_reference(self, exponent: Form, vanishes: bool, dtype: str) -> Fraction | None:
         """A number under which ``exp`` of a form stays in range of the types that it passes through; None if none does.
 
