@@ -509,7 +509,7 @@ def test_the_error_names_the_place(attention: bytes) -> None:
 # the check does not need what it checks
 
 # records, the merge as boxes, formulas as text, and the ranges of element types
-NO_PROOF = {"plan", "merge", "cascade", "formula", "formats"}
+NO_PROOF = {"plan", "merge", "cascade", "formula", "formats", "equations", "cascade_rows", "caution"}
 
 
 def _modules(name: str, seen: set[str]) -> None:
@@ -635,3 +635,26 @@ def test_an_axis_of_several_components(capsys: pytest.CaptureFixture[str], tmp_p
     assert "over d'" in capsys.readouterr().out
     assert run(["stream", "attention", "--axis", "d", "--certificate", path]) == 0
     assert "the certificate is of d" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("field", "forged"),
+    [
+        ("head", ["P.max = 0"]),
+        ("body", ["O.acc = 7"]),
+        ("tail", ["O = O.acc"]),
+        ("merge", "P.max = 0"),
+        ("commutative", False),
+        ("safe", ["nothing overflows, ever"]),
+        ("warnings", ["none"]),
+        ("least", "3 passes are least"),
+        ("kept", ["P.max[q]"]),
+        ("cascade", []),
+    ],
+)
+def test_texts_are_those_of_the_boxes(attention: bytes, field: str, forged: object) -> None:
+    record = json.loads(attention)
+    record["verdict"][field] = forged
+    failure = verify(from_bytes(json.dumps(record).encode())).failure
+    assert failure.startswith("texts"), failure
+    assert field in failure

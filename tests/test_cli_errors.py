@@ -101,6 +101,8 @@ COMMANDS = [
     ("stream attention --axis zz", "q, x, d"),
     ("stream attention --axis x --direction sideways", "--direction"),
     ("stream attention --axis x --lazy 20", "at most 11.1"),
+    ("derive attention q=256Mi x=256Mi", "smaller sizes"),
+    ("bound attention q=4Gi x=4Gi", "smaller sizes"),
     ("stream attention --axis x --lazy -1", "above 0"),
     ("check attention --tile q", "q=16"),
     ("check attention --tile q=0", "more than zero"),

@@ -41,9 +41,9 @@ x: one-pass  in either direction, exact over the reals
               P.sum       = P.max.delta * P.sum + sum[x](P.exp)
               O.acc       = P.max.delta * O.acc + sum[x](P.exp * V)
   tail        O           = O.acc / P.sum
-  merge       P.max       = max(P.max1, P.max2)
-              P.sum       = exp(P.max1 - P.max) * P.sum1 + exp(P.max2 - P.max) * P.sum2
-              O.acc       = exp(P.max1 - P.max) * O.acc1 + exp(P.max2 - P.max) * O.acc2
+  merge       P.max       = max(P.max₁, P.max₂)
+              P.sum       = exp(P.max₁ - P.max) * P.sum₁ + exp(P.max₂ - P.max) * P.sum₂
+              O.acc       = exp(P.max₁ - P.max) * O.acc₁ + exp(P.max₂ - P.max) * O.acc₂
               associative: pieces may be merged in any order
   whole       d in every instance
   identities  exp(s - r') = exp(r - r') * exp(s - r) with r = P.max

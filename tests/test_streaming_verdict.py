@@ -63,7 +63,7 @@ def test_attention_in_formulas() -> None:
     assert v.head == ("P.max = -inf", "P.sum = 0", "O.acc = 0")
     assert v.tail == ("O = O.acc / P.sum",)
     assert v.merge is not None
-    assert v.merge.startswith("P.max = max(P.max1, P.max2); P.sum = exp(P.max1 - P.max) * P.sum1 +")
+    assert v.merge.startswith("P.max = max(P.max₁, P.max₂); P.sum = exp(P.max₁ - P.max) * P.sum₁ +")
     assert [s.repair for s in v.state] == ["none", "rescale", "rescale"]
     assert v.state_bytes == 4 * 66
     assert v.whole == ("d",)

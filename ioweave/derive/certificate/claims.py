@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from math import isinf, prod
 
 from ioweave.derive.certificate.structure import Layout, Unsound
+from ioweave.derive.streaming.cascade_rows import cascade_rows, kept_between
+from ioweave.derive.streaming.caution import cautions, safeguards
+from ioweave.derive.streaming.equations import equations, head_equations
+from ioweave.derive.streaming.merge import merge_text
 from ioweave.derive.streaming.plan import Plan
 from ioweave.diagrams.boxes import Box, Opened, base_name
 from ioweave.diagrams.dtypes import DTYPES, size_bytes
@@ -13,16 +17,14 @@ from ioweave.diagrams.expressions import Apply, walk
 from ioweave.diagrams.operators import CASTS, REDUCTIONS
 from ioweave.hierarchy.verdicts import Verdict
 
+_UNTRIED = "the plan has not been executed"  # a note on the trials, not on the plan
 _ROUNDING = CASTS | {"round", "floor"}
 
 
 def check_claims(
     verdict: Verdict, plan: Plan, layout: Layout, opened: Opened, sizes: Mapping[str, int | float], accumulate: str
 ) -> None:
-    """Raise `Unsound` naming the first claim that the plan does not bear out.
-
-    Of the formulas for people (head, body, tail) the names are looked at, not what stands behind them.
-    """
+    """Raise `Unsound` naming the first claim that the plan does not bear out."""
     passes = max(layout.passes, 1)
     _say("passes", verdict.passes, passes)
     _say("verdict", verdict.verdict, "one-pass" if passes == 1 else f"k-pass({passes})")
@@ -38,15 +40,22 @@ def check_claims(
     _say("assumes", verdict.assumes, plan.assumes)
     said = dict.fromkeys((*(r.identity for r in plan.repairs if r.identity), *plan.identities))
     _say("identities", verdict.identities, tuple(said))
-    for stage, formulas in (("head", verdict.head), ("body", verdict.body), ("tail", verdict.tail)):
-        names = [n for n, _, s in plan.stages if s == stage]
-        found = [f.split(": ", 1)[-1].split(" = ")[0] for f in formulas]
-        if sorted(found) != sorted((*names, *(b.name for b in layout.carried if stage == "head"))):
-            raise Unsound(f"the verdict's {stage} has other formulas than the plan's {stage} has boxes")
-    for row in verdict.cascade:
-        for name in row.accumulators:
-            if name not in layout.by_name or not layout.by_name[name].running:
-                raise Unsound(f"the cascade names the accumulator {name}, which the plan does not have")
+
+
+def check_texts(verdict: Verdict, plan: Plan, opened: Opened, axis: str) -> None:
+    """Raise `Unsound` where what people read and copy is not what the boxes say."""
+    _say("head", verdict.head, head_equations(plan))
+    _say("body", verdict.body, equations(plan, plan.body))
+    _say("tail", verdict.tail, equations(plan, plan.tail))
+    if plan.passes == 1 and plan.state:
+        _say("merge", verdict.merge, merge_text(plan))
+    _say("commutative", verdict.commutative, True)
+    _say("cascade", verdict.cascade, cascade_rows(opened, plan, axis))
+    _say("kept", verdict.kept, kept_between(plan))
+    _say("safe", verdict.safe, safeguards(plan))
+    _say("warnings", tuple(w for w in verdict.warnings if not w.startswith(_UNTRIED)), cautions(plan))
+    if plan.passes == 1:
+        _say("least", verdict.least, None)
 
 
 def _rounds(b: Box) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ioweave.derive.certificate.claims import check_claims
+from ioweave.derive.certificate.claims import check_claims, check_texts
 from ioweave.derive.certificate.identities import Identity, identities
 from ioweave.derive.certificate.laws import check_laws
 from ioweave.derive.certificate.machine import Machine
@@ -108,6 +108,7 @@ class _Check:
         yield "laws of the state", self._laws
         yield "recorded trials", self._recorded
         yield "fresh trials", self._fresh
+        yield "texts", self._texts
 
     def _source(self) -> str:
         c = self.certificate
@@ -171,3 +172,8 @@ class _Check:
         found = fresh(self.diagram, self.opened, self.certificate.plan, self.seed + 2 * LAWS)
         self.trials.extend(found)
         return f"{len(found)} with seeds from {found[0].seed}, the largest error {max(t.error for t in found):.1e}"
+
+    def _texts(self) -> str:
+        c = self.certificate
+        check_texts(c.verdict, c.plan, self.opened, c.axis)
+        return "equations, merge, cascade and cautions say what the boxes do"

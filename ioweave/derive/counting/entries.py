@@ -7,7 +7,7 @@ of one axis, runs of tiles of the other between the places where a predicate may
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class Entries:
     weight: Ints
     tiles: Tiles
     runs: str | None = None
+    _keys: dict[frozenset[str], tuple[Ints, Ints]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def length(self) -> int:
@@ -69,7 +70,12 @@ class Entries:
 
     def keys(self, entered: Iterable[str]) -> tuple[Ints, Ints]:
         """Entries told apart by their tiles at this depth: (key per entry, first entry of each key)."""
-        inside = set(entered)
+        inside = frozenset(entered) & frozenset(self.axes)
+        if inside not in self._keys:
+            self._keys[inside] = self._told_apart(inside)
+        return self._keys[inside]
+
+    def _told_apart(self, inside: frozenset[str]) -> tuple[Ints, Ints]:
         key = np.zeros(self.length, dtype=np.int64)
         for a in self.axes:
             c = self.columns[a]
@@ -162,13 +168,19 @@ def _by_runs(row: str, run: str, tiles: Tiles, atoms: Sequence[Atom]) -> Entries
     number = -(-size // step)
     rows, _ = _axis(row, tiles)
     cuts = [np.zeros(len(rows.lo), dtype=np.int64), np.full(len(rows.lo), number - 1), np.full(len(rows.lo), number)]
-    reach = 1 << 6  # windows of spans move a threshold by their width
+    positions: dict[bytes, Ints] = {}  # atoms and ends of rows have many of them in common
     for atom in atoms:
         for x in _thresholds(atom, row, run, rows):
-            for around in (-1, 0, 1, 2):
-                cuts.append(np.clip((x + around * 1) // step, 0, number))
-                cuts.append(np.clip((x + around * reach) // step, 0, number))
-            cuts.extend(np.clip(x // step + k, 0, number) for k in (-1, 1, 2))
+            positions.setdefault(x.tobytes(), x)
+    reach = 1 << 6  # windows of spans move a threshold by their width
+    near: dict[bytes, Ints] = {}
+    for x in positions.values():
+        for away in (-reach, -1, 0, 1, 2, reach, 2 * reach):
+            near.setdefault((x + away).tobytes(), x + away)
+        for k in (-1, 1, 2):
+            near.setdefault((x + k * step).tobytes(), x + k * step)
+    found = np.clip(np.stack(list(near.values())) // step, 0, number) if near else np.zeros((0, len(rows.lo)))
+    cuts.extend(found)
     edges = np.sort(np.stack(cuts, axis=1), axis=1)
     if len(rows.lo) == 1:
         edges = np.unique(edges)[None, :]

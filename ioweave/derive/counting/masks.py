@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ioweave.derive.counting.entries import Entries
+from ioweave.derive.counting.entries import Column, Entries
 from ioweave.derive.counting.lengths import Bounds, interval
 from ioweave.derive.counting.predicates import FALSE, MIXED, TRUE, decide
+from ioweave.derive.counting.tiles import Tiles
 from ioweave.derive.program.program import Load, Program
 from ioweave.derive.program.setting import Setting
 from ioweave.derive.program.slots import Nests, Slot, corrections, references
@@ -37,6 +38,9 @@ from ioweave.diagrams.expressions import (
 from ioweave.diagrams.operators import PREDICATES, REDUCTIONS
 
 UNKNOWN = np.nan
+CASES = 8  # predicates that are tried in all combinations at most
+_CASE = "*"  # an axis whose tiles are combinations
+_ABSORBING = frozenset({"mul", "div", "masked_div", "add", "sub", "masked_sub", "and", "or"})  # one operand may do
 
 
 def predicates(box: Box) -> tuple[Expr, ...]:
@@ -98,6 +102,15 @@ class Survival:
                 found[key[:2]] = found[key[:2]] | alive
         return found
 
+    def pieces(self, load: Load) -> list[Any]:
+        """For each of the pieces of a load's slab the entries in which some read of it survives."""
+        loaded = self.loaded(load)
+        slab = dict.fromkeys(load.pieces)
+        return [
+            np.logical_or.reduce([loaded[r] for r, p in zip(load.reads, load.pieces, strict=True) if p == piece])
+            for piece in slab
+        ]
+
 
 def survival(program: Program, entries: Entries, setting: Setting) -> Survival:
     """Follow fixed values forwards and wants backwards over all entries."""
@@ -105,10 +118,50 @@ def survival(program: Program, entries: Entries, setting: Setting) -> Survival:
         return _Tracer(program, entries, setting).trace()
 
 
-class _Tracer:
-    """Carries the tables of one trace; used once."""
+def always_loaded(program: Program, setting: Setting) -> bool:
+    """Whether every load survives in every tile, whatever its predicates are there.
 
-    def __init__(self, program: Program, entries: Entries, setting: Setting) -> None:
+    Each predicate of each box is taken as true and as false, in all combinations, the same in
+    every trip; where it is mixed, or differs from trip to trip, no less survives.
+    """
+    asked = [(b.name, p) for b in program.boxes for p in predicates(b)]
+    if len(asked) > CASES:
+        return False
+    number = 1 << len(asked)
+    case = np.arange(number, dtype=np.int64)
+    zero = np.zeros(number, dtype=np.int64)
+    tiles = Tiles({}, {_CASE: 1}, {**setting.sizes, _CASE: number})
+    entries = Entries((_CASE,), {_CASE: Column(case, case + 1, zero, zero + number, case, zero)}, zero + 1, tiles)
+    with np.errstate(all="ignore"):
+        tracer = _Tracer(program, entries, setting)
+        tracer.states = {key: np.where(case >> k & 1, TRUE, FALSE) for k, key in enumerate(asked)}
+        survive = tracer.trace()
+    return all(np.all(flags) for load in program.loads() for flags in survive.pieces(load))
+
+
+def needed_somewhere(program: Program, entries: Entries, setting: Setting) -> Mapping[tuple[str, Read, Slot], Any]:
+    """The entries in which some element by itself surely needs a read.
+
+    Where one predicate is mixed, elements make it true and others false: either case may need the read.
+    """
+    if any(span.bare is None for v in program.variables for piece in v.pieces for span in piece):
+        return {}  # boxes meet one predicate at different elements
+    with np.errstate(all="ignore"):
+        true, false = (_Tracer(program, entries, setting, mixed) for mixed in (TRUE, FALSE))
+        one, other = true.trace(), false.trace()
+    mixed: dict[Expr, Any] = {}
+    for (_, e), flags in true.mixed.items():
+        mixed[e] = mixed.get(e, False) | flags
+    single = sum((np.asarray(flags, dtype=int) for flags in mixed.values()), np.zeros(entries.length, dtype=int)) <= 1
+    return {key: (alive | other.reads[key]) & single for key, alive in one.reads.items()}
+
+
+class _Tracer:
+    """Carries the tables of one trace; used once. Mixed predicates are taken for what ``assume`` says."""
+
+    def __init__(self, program: Program, entries: Entries, setting: Setting, assume: int = MIXED) -> None:
+        self.assume = assume
+        self.mixed: dict[tuple[str, Expr], Any] = {}
         self.program, self.entries, self.setting = program, entries, setting
         self.made = {b.name: b for b in program.boxes}
         self.slots: dict[str, tuple[Slot, ...]] = dict(program.slots)
@@ -117,6 +170,7 @@ class _Tracer:
         self.term: dict[str, Any] = {}
         self.finished: dict[str, Any] = {}
         self.states: dict[tuple[str, Expr], Any] = {}
+        self.values: dict[tuple[str, int], Any] = {}  # by the identity of an expression, which a box keeps
         self.spans = {c.box.name: c.spans for c, _ in program.columns() if c.box is not None}
         self.none = np.zeros(entries.length, dtype=bool)
         self.all = np.ones(entries.length, dtype=bool)
@@ -136,15 +190,21 @@ class _Tracer:
     def decision(self, b: Box, e: Expr) -> Any:
         key = (b.name, e)
         if key not in self.states:
-            self.states[key] = decide(
-                e, self.bounds(b), {**self.setting.constants, **self.setting.sizes}, self.setting.sizes
-            )
+            state = decide(e, self.bounds(b), {**self.setting.constants, **self.setting.sizes}, self.setting.sizes)
+            self.mixed[key] = state == MIXED
+            self.states[key] = np.where(self.mixed[key], self.assume, state)
         return self.states[key]
 
     # -- forwards: values that are known whatever the arrays hold
 
     def value(self, b: Box, e: Expr) -> Any:
         """The known value per entry, nan where it depends on data."""
+        key = b.name, id(e)
+        if key not in self.values:
+            self.values[key] = self._value(b, e)
+        return self.values[key]
+
+    def _value(self, b: Box, e: Expr) -> Any:
         match e:
             case Number(value=v):
                 return float(v)
@@ -267,6 +327,8 @@ class _Tracer:
 
 def _apply(op: str, args: list[Any]) -> Any:
     """A known result from known arguments; some results need one argument alone."""
+    if op not in _ABSORBING and any(a is UNKNOWN for a in args):
+        return UNKNOWN
     unknown: Any = False
     for a in args:
         unknown = unknown | np.isnan(a)

@@ -103,6 +103,7 @@ def best_counted(
     exact = b.density is None or b.density.anchored
     exact = exact and all(sizes[a] <= EVERY for _, a in free if a in uneven)
     cells = _Cells(task, fixed, free, options)
+    cells.limit = ceiling
     best: Tiling | None = None
     for counted, (least, tiles) in enumerate(cells.points()):
         if least > ceiling or (best is not None and least >= best.values):
@@ -117,6 +118,7 @@ def best_counted(
             tiles, h = _other_steps(task, tiles, still)
         if h is not None and h <= ceiling and (best is None or h < best.values):
             best = Tiling(h, tiles)
+            cells.limit = h
     exact = exact and not cells.cut
     if best is None:
         return None, exact
@@ -129,6 +131,7 @@ class _Cells:
     def __init__(self, task: _Task, fixed: Mapping[Var, int], free: Sequence[Var], options: Sequence[Ints]) -> None:
         self.task, self.fixed, self.free, self.options = task, fixed, free, options
         self.cut = False
+        self.limit = float("inf")  # candidates above it are of no use
 
     def points(self) -> Iterator[tuple[float, dict[Var, int]]]:
         """Tilings that may fit with their lower bounds, rising."""
@@ -144,7 +147,8 @@ class _Cells:
                 if close:
                     yield bound, self.tiles(index)
                     continue
-                closer = refined(self.task.bound, self.task.basis, self.by_axis(np.array(index, dtype=np.int64)))
+                tiles = self.by_axis(np.array(index, dtype=np.int64))
+                closer = refined(self.task.bound, self.task.basis, tiles, self.limit)
                 heapq.heappush(ready, (max(bound, closer), True, index))
             if not len(least):
                 return

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ioweave.derive.counting.entries import Column, Entries
-from ioweave.derive.counting.masks import Survival, decides, predicates, survival
+from ioweave.derive.counting.entries import Column, Entries, list_entries
+from ioweave.derive.counting.masks import Survival, decides, needed_somewhere, predicates, survival
 from ioweave.derive.counting.region import trace
 from ioweave.derive.counting.tiles import Tiles
 from ioweave.derive.program.build import Shape, build
@@ -21,6 +21,9 @@ from ioweave.diagrams.errors import Refused
 from ioweave.diagrams.expressions import Read, free_axes
 
 GRID = 128  # tiles along each masked axis
+ENOUGH = 0.5  # an array is looked at more closely where cells show less of it to be needed
+PLACES = 1 << 16  # along an axis of more places it is not
+TABLE = 1 << 16  # what is moved is kept for tiles up to this
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Density:
     """On a grid of tiles of the masked axes, where every element of an array is surely needed.
 
     ``needed`` maps a read of an array to a grid of flags; ``weight`` is the share of each tile;
+    ``once`` is the least share of an array that some element needs, for reads that such cells say little of.
     ``anchored`` tells that in every tiling some full tile has nothing removed, so that all that
     may be live at once is.
     """
@@ -38,8 +42,10 @@ class Density:
     sizes: tuple[int, ...]
     cells: tuple[int, ...]
     anchored: bool
+    once: Mapping[Read, float] = field(default_factory=dict)
     _found: dict[Any, float] = field(default_factory=dict, compare=False, repr=False)
-    _known: dict[Any, tuple[Any, Any]] = field(default_factory=dict, compare=False, repr=False)
+    _corners: dict[Read, Any] = field(default_factory=dict, compare=False, repr=False)
+    _tables: dict[Any, tuple[Any, Any, Any]] = field(default_factory=dict, compare=False, repr=False)
 
     def moved(self, read: Read, axes: Sequence[str], again: Mapping[str, Any]) -> Any:
         """How often an array is moved at least for one of its reads, as a multiple of what the read touches.
@@ -50,16 +56,30 @@ class Density:
         """
         if not again:
             return self.at(read, axes, {}, {})
-        readers, share = self._readers(read, tuple(axes), tuple(again))
+        return np.maximum(self._again(read, axes, again), self.once.get(read, 0.0))
+
+    def _again(self, read: Read, axes: Sequence[str], again: Mapping[str, Any]) -> Any:
+        readers, share, by_tile = self._readers(read, tuple(axes), tuple(again))
         tile: Any = 1
         for t in again.values():
             tile = tile * t
-        return np.sum(np.ceil(readers / np.asarray(tile)[..., None]) * share, axis=-1)
+        if not len(by_tile):
+            return np.sum(np.ceil(readers / np.asarray(tile)[..., None]) * share, axis=-1)
+        tile = np.minimum(tile, len(by_tile) - 1)  # no larger tile moves less
+        found = by_tile[tile]
+        if np.any(np.isnan(found)):
+            new = np.unique(np.ravel(tile))
+            by_tile[new] = np.sum(np.ceil(readers / new[:, None]) * share, axis=-1)
+            found = by_tile[tile]
+        return found
 
-    def _readers(self, read: Read, axes: tuple[str, ...], again: tuple[str, ...]) -> tuple[Any, Any]:
-        """Numbers of readers along ``again`` that need an element, and the share of elements that so many need."""
+    def _readers(self, read: Read, axes: tuple[str, ...], again: tuple[str, ...]) -> tuple[Any, Any, Any]:
+        """Numbers of readers along ``again`` that need an element, and the share of elements that so many need.
+
+        Also room for what is moved at every tile that matters, not a number until it is asked for.
+        """
         key = (read, axes, again)
-        if key not in self._known:
+        if key not in self._tables:
             flags = self.needed.get(read, np.zeros(tuple(len(w) for w in self.weight)))
             share = np.ones(())
             for k, a in enumerate(self.axes):
@@ -73,8 +93,12 @@ class Density:
                 else:
                     flags = flags.squeeze(axis=k)
             readers, back = np.unique(flags, return_inverse=True)
-            self._known[key] = readers, np.bincount(back.ravel(), weights=share.ravel(), minlength=len(readers))
-        return self._known[key]
+            shares = np.bincount(back.ravel(), weights=share.ravel(), minlength=len(readers))
+            top = int(readers[-1])
+            by_tile = np.full(top + 1 if top < TABLE else 0, np.nan)
+            by_tile[:1] = 0.0
+            self._tables[key] = readers, shares, by_tile
+        return self._tables[key]
 
     def at(self, read: Read, axes: Sequence[str], again: Mapping[str, int], tiled: Mapping[str, int]) -> float:
         """The same at one tile size per axis, where the axes in ``tiled`` are loaded in whole tiles.
@@ -89,31 +113,47 @@ class Density:
         return self._found[key]
 
     def _at(self, read: Read, axes: Sequence[str], again: Mapping[str, int], tiled: Mapping[str, int]) -> float:
-        flags = self.needed.get(read)
-        if flags is None:
-            return 0.0
-        shares = list(self.weight)
+        below, least = self._below(read), self.once.get(read, 0.0)
+        if below is None:
+            return least
+        shares = []
         for k, a in enumerate(self.axes):
-            tile = again.get(a, tiled.get(a, 0))
-            if tile >= self.cells[k]:
-                flags, shares[k] = self._joined(flags, k, tile)
-            if a in again:  # tiles within a cell need what the cell needs
-                shares[k] = np.ones(len(shares[k])) if tile >= self.cells[k] else shares[k] * (self.sizes[k] / tile)
-            elif a not in tiled and a not in axes:
-                flags, shares[k] = flags.max(axis=k, keepdims=True), np.ones(1)
+            first, after, share = self._parts(k, again.get(a, tiled.get(a, 0)), a in again, a in tiled or a in axes)
+            below = below.take(after, axis=k) - below.take(first, axis=k)
+            shares.append(share)
+        flags = (below > 0).astype(float)
         for share in reversed(shares):
             flags = flags @ share
-        return float(flags)
+        return max(float(flags), least)
 
-    def _joined(self, flags: Any, k: int, tile: int) -> tuple[Any, Any]:
-        """Flags with the cells of each tile of one axis joined, and the share of each tile."""
-        cell, size = self.cells[k], self.sizes[k]
-        lo = np.arange(0, size, tile)
-        hi = np.minimum(lo + tile, size)
-        edges = np.stack([lo // cell, -(-hi // cell)], axis=1).ravel()
-        edge = np.zeros((*flags.shape[:k], 1, *flags.shape[k + 1 :]))
-        unions = np.maximum.reduceat(np.concatenate([flags, edge], axis=k), edges, axis=k)
-        return unions.take(np.arange(0, len(edges), 2), axis=k), (hi - lo) / size
+    def _below(self, read: Read) -> Any:
+        """At every corner of the grid, how many cells below it need an array; None where no cell does."""
+        if read not in self._corners:
+            flags = self.needed.get(read)
+            if flags is not None:
+                flags = (flags > 0).astype(np.int64)
+                for k in range(flags.ndim):
+                    edge = np.zeros_like(flags.take([0], axis=k))
+                    flags = np.cumsum(np.concatenate([edge, flags], axis=k), axis=k)
+            self._corners[read] = flags
+        return self._corners[read]
+
+    def _parts(self, k: int, tile: int, again: bool, apart: bool) -> tuple[Any, Any, Any]:
+        """The parts of an axis that are loaded together: first cells, cells after the last, and their shares."""
+        key = (k, tile, again, apart)
+        if key not in self._tables:
+            cell, size, number = self.cells[k], self.sizes[k], len(self.weight[k])
+            first, after, share = np.arange(number), np.arange(1, number + 1), self.weight[k]
+            if tile >= cell:
+                lo = np.arange(0, size, tile)
+                hi = np.minimum(lo + tile, size)
+                first, after, share = lo // cell, -(-hi // cell), (hi - lo) / size
+            if again:  # tiles within a cell need what the cell needs
+                share = np.ones(len(first)) if tile >= cell else share * (size / tile)
+            elif not apart:
+                first, after, share = np.array([0]), np.array([number]), np.ones(1)
+            self._tables[key] = first, after, share
+        return self._tables[key]
 
 
 def density(boxes: Sequence[Box], stored: frozenset[str], setting: Setting) -> Density | None:
@@ -131,6 +171,7 @@ def density(boxes: Sequence[Box], stored: frozenset[str], setting: Setting) -> D
         return Density((), {}, (), (), (), False)
     if survive is None or (not axes and _everything(survive)):
         return None
+    axes = tuple(a for a in axes if a in survive.entries.columns)  # boxes that are one ask at the axes of one
     shape = tuple(t.number(a, True) for a in axes)
     needed: dict[Read, Any] = {}
     order = [survive.entries.columns[a].cell for a in axes]
@@ -143,7 +184,26 @@ def density(boxes: Sequence[Box], stored: frozenset[str], setting: Setting) -> D
         cells = t.intervals(a, True)
         weight.append((cells.hi - cells.lo) / setting.sizes[a])
     sizes = tuple(setting.sizes[a] for a in axes)
-    return Density(axes, needed, tuple(weight), sizes, tuple(tiles[a] for a in axes), _anchored(program, axes, setting))
+    once = _once(program, axes, setting, needed)
+    anchored = _anchored(program, axes, setting)
+    return Density(axes, needed, tuple(weight), sizes, tuple(tiles[a] for a in axes), anchored, once)
+
+
+def _once(program: Program, axes: Sequence[str], setting: Setting, needed: Mapping[Read, Any]) -> dict[Read, float]:
+    """For reads with one masked axis of which cells say little: at how many places along it some element needs them."""
+    found: dict[Read, float] = {}
+    for k, a in enumerate(axes):
+        rest = tuple(j for j in range(len(axes)) if j != k)
+        mine = [r for r in needed if {x for f in r.index for x in f.names} & set(axes) == {a}]
+        weak = [r for r in mine if np.mean(np.max(needed[r], axis=rest)) < ENOUGH]
+        if weak and setting.sizes[a] <= PLACES:
+            tiles = Tiles({}, {x: 1 if x == a else setting.sizes[x] for x in axes}, setting.sizes)
+            entries = list_entries(axes, tiles, None)
+            flags: dict[Read, Any] = {}
+            for (_, read, _), alive in needed_somewhere(program, entries, setting).items():
+                flags[read] = flags.get(read, False) | alive
+            found.update({r: float(np.mean(flags[r])) for r in weak if r in flags})
+    return found
 
 
 def _anchored(program: Program, axes: Sequence[str], setting: Setting) -> bool:

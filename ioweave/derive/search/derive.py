@@ -72,7 +72,7 @@ def derive(
     stopped = found.interrupted
     if after_counts.flops.mma > before_counts.flops.mma and not stopped:  # a product is taken twice: what if not?
         once = Space(opened, units, setting, replace(limits, repeats=False), most)
-        other = shortest(once, Effort(deadline=effort.deadline), touched, watch, fitting)
+        other = shortest(once, Effort(deadline=effort.deadline), touched, watch, fitting, found)
         placed, _ = assemble(diagram, [_placement(s) for s in other.schedules], values, accumulate, (upper, lower))
         counts = count(placed, values, accumulate)
         stopped = other.interrupted

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
+from typing import Any
 
 from ioweave.derive.program.free import free_boxes
 from ioweave.derive.program.held import held_dtypes
@@ -24,6 +25,12 @@ from ioweave.diagrams.dtypes import DTYPES
 from ioweave.diagrams.expressions import Read
 
 Axes = int  # a set of axes
+
+
+@lru_cache(maxsize=4096)
+def members(axes: Axes) -> tuple[int, ...]:
+    """The numbers of the axes in a set, ascending."""
+    return tuple(k for k in range(axes.bit_length()) if axes >> k & 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,8 @@ class Nest:
     bits: tuple[Axes, ...]
     readings: tuple[Reading, ...]
     moments: tuple[Moment, ...]
+    slabs: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # kept by `relaxed`
+    live: dict[Axes, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def arrays(self) -> tuple[str, ...]:
@@ -113,8 +122,10 @@ class Basis:
     stores: int
     density: Density | None
     _whole: dict[Axes, int] = field(default_factory=dict, compare=False, repr=False)
+    _masked: dict[Axes, tuple[tuple[int, str], ...]] = field(default_factory=dict, compare=False, repr=False)
     _parts: dict[frozenset[str], tuple[Part, ...]] = field(default_factory=dict, compare=False, repr=False)
     _nests: dict[tuple[str, ...], Nest] = field(default_factory=dict, compare=False, repr=False)
+    _unordered: dict[frozenset[str], Nest] = field(default_factory=dict, compare=False, repr=False)
 
     def whole(self, axes: Axes) -> int:
         """The product of the sizes of some axes."""
@@ -122,13 +133,16 @@ class Basis:
             self._whole[axes] = prod(n for k, n in enumerate(self.sizes) if axes >> k & 1)
         return self._whole[axes]
 
+    def masked(self, axes: Axes) -> tuple[tuple[int, str], ...]:
+        """Those of some axes that a mask bears on, with their numbers."""
+        if axes not in self._masked:
+            hidden = self.density.axes if self.density is not None else ()
+            self._masked[axes] = tuple((k, self.frame.axes[k]) for k in members(axes) if self.frame.axes[k] in hidden)
+        return self._masked[axes]
+
     def axes(self, names: Sequence[str]) -> Axes:
         """Axes as bits."""
         return sum(1 << k for k, a in enumerate(self.frame.axes) if a in names)
-
-    def names(self, axes: Axes) -> list[str]:
-        """Bits as axes."""
-        return [a for k, a in enumerate(self.frame.axes) if axes >> k & 1]
 
     def twins(self, one: Read, other: Read) -> bool:
         """Whether two reads of an array differ in one position alone, where each walks all of it by an axis of its own.
@@ -152,6 +166,16 @@ class Basis:
             reduced = frozenset(a for b in self.boxes for a in b.over)
             self._nests[loops] = _nest(self, loops, self._streamed(reduced & frozenset(loops)))
         return self._nests[loops]
+
+    def unordered(self, loops: frozenset[str]) -> Nest:
+        """What all nests of these loops have in common: every box inside all of them, beside nothing that it lacks.
+
+        Slots are numbers of boxes; boxes that only correct a state are left out, for some nests do without.
+        """
+        if loops not in self._unordered:
+            reduced = frozenset(a for b in self.boxes for a in b.over)
+            self._unordered[loops] = _unordered(self, loops, self._streamed(reduced & loops))
+        return self._unordered[loops]
 
     def _streamed(self, streamed: frozenset[str]) -> tuple[Part, ...]:
         if streamed not in self._parts:
@@ -262,6 +286,31 @@ def _nest(b: Basis, loops: tuple[str, ...], parts: Sequence[Part]) -> Nest:
                 live[p.box.name] = Tile(*p.result, shape.entered(slot))
             moments.append(Moment(slot, tuple(live.values())))
     return Nest(loops, bits, tuple(readings), tuple(moments))
+
+
+def _unordered(b: Basis, loops: frozenset[str], parts: Sequence[Part]) -> Nest:
+    order = tuple(a for a in b.frame.axes if a in loops)
+    bits = tuple(b.axes([a]) for a in order)
+    every = sum(bits)
+    results = {p.box.name: p.result for p in parts}
+    operands = {p.box.name: p.operands for p in parts}
+    sure = set(b.stored & results.keys())
+    frontier = list(sure)
+    while frontier:
+        new = set(operands[frontier.pop()]) - sure
+        sure |= new
+        frontier += new
+    readings: list[Reading] = []
+    moments: list[Moment] = []
+    for number, p in enumerate(parts):
+        if p.box.name in sure:
+            slot = (2 * number,) * len(order)
+            readings += (Reading(*read[:-1], slot, len(order), read[-1]) for read in p.reads)
+            live = {n: Tile(*r, every) for n in p.operands if (r := results[n]) is not None}
+            if p.result is not None and not p.takes:
+                live[p.box.name] = Tile(*p.result, every)
+            moments.append(Moment(slot, tuple(live.values())))
+    return Nest(order, bits, tuple(readings), tuple(moments))
 
 
 def _state_depth(box: Box, slot: Slot, loops: Sequence[str]) -> int | None:

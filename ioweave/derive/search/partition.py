@@ -11,11 +11,11 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 from ioweave.derive.program.setting import Setting
-from ioweave.derive.search.regions import Effort, Limits, Schedule, best_schedule
+from ioweave.derive.search.regions import Effort, Limits, Schedule, best_schedule, runs_once
 from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.errors import DoesNotFit
 from ioweave.diagrams.expressions import Read
@@ -42,11 +42,16 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Partition:
-    """The regions in order, and whether the whole space was covered."""
+    """The regions in order, whether the whole space was covered, and what is known of every candidate region.
+
+    ``least`` are costs or lower bounds of them, ``solved`` the best schedules of some.
+    """
 
     schedules: tuple[Schedule, ...]
     exact: bool
     interrupted: bool
+    least: Mapping[Candidate, float] = field(default_factory=dict, repr=False)
+    solved: Mapping[Candidate, Schedule] = field(default_factory=dict, repr=False)
 
 
 class Space:
@@ -177,13 +182,15 @@ def shortest(
     touched: Callable[[str, Sequence[Read]], int],
     watch: Callable[[str], None],
     alone: Mapping[str, Schedule],
+    wider: Partition | None = None,
 ) -> Partition:
     """The cheapest sequence of regions that stores every output.
 
     ``touched`` gives the least values that reads of an array touch; after the deadline of
     ``effort`` the best found so far is returned, labelled so; ``watch`` is told what is being
     searched; ``alone`` has the best schedule of every line by itself, which
-    is a first answer. Raises DoesNotFit where no partition fits the capacity.
+    is a first answer; ``wider`` is what was found without the limit that no contraction runs
+    again. Raises DoesNotFit where no partition fits the capacity.
     """
     every, exact = space.candidates()
     cost: dict[Candidate, float] = {c: space.bound(c, touched) for c in every}
@@ -193,6 +200,9 @@ def shortest(
         if schedule is not None and space.stored(c) == schedule.stored and set(space.boxes(c)) == set(schedule.boxes):
             solved[c] = schedule
             cost[c] = schedule.values
+    if wider is not None:  # with a limit more no region moves less
+        cost.update({c: max(cost[c], n) for c, n in wider.least.items() if c not in solved})
+        solved.update({c: s for c, s in wider.solved.items() if runs_once(s)})
     interrupted = False
     try:
         while True:
@@ -229,7 +239,7 @@ def shortest(
         raise KeyboardInterrupt
     interrupted = interrupted or effort.late
     exact = exact and effort.exact and not interrupted
-    return Partition(tuple(solved[c] for c in best[1]), exact, interrupted)
+    return Partition(tuple(solved[c] for c in best[1]), exact, interrupted, cost, solved)
 
 
 def _path(space: Space, cost: dict[Candidate, float]) -> tuple[float, list[Candidate]] | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
+from ioweave.derive.counting.masks import always_loaded
 from ioweave.derive.counting.region import count_region
 from ioweave.derive.counting.terms import Terms, bits, numbers, terms
 from ioweave.derive.counting.tiles import Tiles
@@ -19,8 +20,9 @@ from ioweave.derive.program.setting import Setting
 from ioweave.derive.program.slots import corrections
 from ioweave.derive.search.by_count import best_counted
 from ioweave.derive.search.density import density
+from ioweave.derive.search.narrowing import possible
 from ioweave.derive.search.nests import Basis, Nest, basis
-from ioweave.derive.search.relaxed import Bound, holdable, possible, relaxed
+from ioweave.derive.search.relaxed import Bound, holdable, relaxed
 from ioweave.derive.search.shapes import frame, groupings, sequences
 from ioweave.derive.search.tiling import Tiling, Var, best_tiles, candidates, enlarge, every_size, variables
 from ioweave.diagrams.boxes import Box
@@ -31,7 +33,7 @@ from ioweave.hierarchy.counts import RegionCount
 
 @dataclass(frozen=True)
 class Schedule:
-    """A region with its shape and tiles: what it moves, and the program it runs."""
+    """A region with its shape and tiles, the program it runs, and its transfers in values."""
 
     boxes: tuple[Box, ...]
     stored: frozenset[str]
@@ -39,12 +41,13 @@ class Schedule:
     group: Mapping[str, int]
     stream: Mapping[str, int]
     program: Program
-    count: RegionCount
+    values: int
+    setting: Setting
 
-    @property
-    def values(self) -> int:
-        """Transfers in values."""
-        return self.count.transfers.values
+    @cached_property
+    def count(self) -> RegionCount:
+        """All that it moves, holds and computes."""
+        return count_region(self.program, Tiles(self.group, self.stream, self.setting.sizes), self.setting)
 
     @property
     def complexity(self) -> int:
@@ -56,6 +59,12 @@ class Schedule:
         """The order of preference: transfers; a simpler shape; FLOPs, memory, and larger tiles."""
         tiles = sum(self.group.values()) + sum(self.stream.values())
         return (self.values, self.complexity, self.count.flops.total, self.count.memory.bytes, -tiles)
+
+    def better(self, other: Schedule | None) -> bool:
+        """Whether it is preferred; all is counted only where the first two do not tell."""
+        if other is None or (self.values, self.complexity) != (other.values, other.complexity):
+            return other is None or (self.values, self.complexity) < (other.values, other.complexity)
+        return self.rank < other.rank
 
 
 @dataclass(frozen=True)
@@ -97,13 +106,14 @@ def best_schedule(
     b = _basis(boxes, stored, setting)
     f = b.frame
     search = _Search(name, b, limits, effort, ceiling)
-    products = [frozenset(x.all_axes) for x in boxes if is_contraction(x)] if not limits.repeats else []
+    products = [] if limits.repeats else _products(boxes)
     for loops in sequences(f):
         if any(_repeats(axes, loops) for axes in products):
             continue
         for group in groupings(f, loops):
             group = tuple(a for a in group if all(a in axes for axes in products))
-            search.visit(b.nest(loops), group, {})
+            if search.worthwhile(loops, group):
+                search.visit(b.nest(loops), group, {})
     return search.best
 
 
@@ -120,10 +130,11 @@ class _Search:
         self.name, self.basis, self.limits, self.effort, self.ceiling = name, b, limits, effort, ceiling
         masked = b.density.axes if b.density is not None else ()
         self.options = {
-            a: (every_size if a in masked else candidates)(b.setting.sizes[a], limits.align.get(a, 1))
+            a: (every_size if a in masked else candidates)(b.setting.sizes[a], limits.align.get(a, 1)).tolist()
             for a in b.frame.axes
         }
         self.hint: list[int] | None = None
+        self.orders: dict[tuple[frozenset[str], tuple[str, ...]], bool] = {}
         self.best: Schedule | None = None
 
     def _late(self) -> bool:
@@ -132,6 +143,29 @@ class _Search:
         late = answered and time.monotonic() > self.effort.deadline
         self.effort.late = self.effort.late or late
         return late
+
+    def worthwhile(self, loops: tuple[str, ...], group: tuple[str, ...]) -> bool:
+        """Whether these loops in any order, whatever is held, may be as good as the best so far; asked once."""
+        if len(loops) < 2 or self._late():
+            return True
+        key = frozenset(loops), group
+        if key not in self.orders:
+            nest = self.basis.unordered(key[0])
+            early = dict.fromkeys(nest.arrays, 0)
+            self.orders[key] = self._possible(nest, relaxed(self.basis, nest, self.basis.axes(group), {}, early), {})
+        if not self.orders[key]:
+            self.effort.schedules += 1
+        return self.orders[key]
+
+    def _possible(self, nest: Nest, bound: Bound, hold: Mapping[str, int]) -> bool:
+        hint = possible(bound, self.basis, self.options, self.limits.capacity * 8, self._most(nest, hold), self.hint)
+        self.hint = hint or self.hint
+        return hint is not None
+
+    def _most(self, nest: Nest, hold: Mapping[str, int]) -> float:
+        """What a shape may move at most: no more than the best, and less if it is no simpler."""
+        simpler = self.best is None or len(nest.loops) + len(hold) <= self.best.complexity
+        return self.ceiling if simpler else self.ceiling - 1
 
     def visit(
         self,
@@ -147,12 +181,8 @@ class _Search:
         self.effort.schedules += 1
         early = dict.fromkeys(nest.arrays, 0) if free is None else {a: depths[0] for a, depths in free.items()}
         bound = relaxed(b, nest, b.axes(group), hold, early)
-        simpler = self.best is None or len(nest.loops) + len(hold) <= self.best.complexity
-        most = self.ceiling if simpler else self.ceiling - 1
-        hint = possible(bound, b, self.options, self.limits.capacity * 8, most, self.hint)
-        if hint is None:
+        if not self._possible(nest, bound, hold):
             return
-        self.hint = hint
         if free is None:
             self.visit(nest, group, hold, holdable(nest))
         elif free:
@@ -163,10 +193,22 @@ class _Search:
                 self.visit(nest, group, {**hold, array: depth}, others)
         elif not (self.limits.repeats and _dominated(b, nest, hold)):
             shape = Shape(group, nest.loops, (), tuple(hold.items()))
-            found = _expand(self.name, shape, b, bound, self.limits, most, self.effort)
-            if found is not None and (self.best is None or found.rank < self.best.rank):
+            found = _expand(self.name, shape, b, bound, self.limits, self._most(nest, hold), self.effort)
+            if found is not None and found.better(self.best):
                 self.best = found
                 self.ceiling = min(self.ceiling, found.values)
+
+
+def _products(boxes: Sequence[Box]) -> list[frozenset[str]]:
+    """The axes of every contraction."""
+    return [frozenset(b.all_axes) for b in boxes if is_contraction(b)]
+
+
+def runs_once(s: Schedule) -> bool:
+    """Whether no contraction of a schedule runs again for a tile of an axis that it lacks."""
+    return not any(
+        _repeats(axes, s.shape.loops) or any(a not in axes for a in s.shape.group) for axes in _products(s.boxes)
+    )
 
 
 def _repeats(axes: frozenset[str], loops: Sequence[str]) -> bool:
@@ -198,7 +240,8 @@ def _expand(
     t = terms(program, setting)
     capacity = limits.capacity * 8
     batch = b.frame.batch
-    if b.density is not None or not t.exact or any(DTYPES[v.dtype].bits % 8 for v in program.variables):
+    felt = b.density is not None and not (b.density.anchored and always_loaded(program, setting))
+    if felt or not t.exact or any(DTYPES[v.dtype].bits % 8 for v in program.variables):
         tiling, exact = best_counted(program, t, bound, b, shape, capacity, ceiling, limits.align, effort.deadline)
     else:
         tiling, exact = best_tiles(t, shape.group, shape.loops, batch, setting.sizes, capacity, ceiling, limits.align)
@@ -209,8 +252,7 @@ def _expand(
         return None
     group = {a: int(tiling.tiles["group", a]) for a in shape.group}
     stream = {a: int(tiling.tiles["stream", a]) for a in shape.loops}
-    count = count_region(program, Tiles(group, stream, setting.sizes), setting)
-    return Schedule(b.boxes, b.stored, shape, group, stream, program, count)
+    return Schedule(b.boxes, b.stored, shape, group, stream, program, tiling.values, setting)
 
 
 def _break_ties(

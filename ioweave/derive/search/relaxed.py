@@ -7,7 +7,6 @@ slabs loaded around it (`ioweave.derive.search.nests`).
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,22 +15,28 @@ import numpy as np
 
 from ioweave.derive.counting.tiles import Ints
 from ioweave.derive.program.slots import Slot
-from ioweave.derive.search.nests import Axes, Basis, Nest, Reading
+from ioweave.derive.search.nests import Axes, Basis, Nest, Reading, members
 from ioweave.diagrams.expressions import Read
-
-FEW = 64  # cells that NumPy takes as long for as for one
 
 Sum = Mapping[Axes, int]  # coefficients of products over sets of axes
 
 
+Masked = tuple[tuple[int, str], ...]  # masked axes, with their numbers
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A load under masks: the axes that index it, those of which it takes a tile, those for whose tiles it recurs."""
+    """A load under masks, of ``size`` values at once.
+
+    Of the masked axes, ``axes`` index it, of those in ``tiled`` it takes a tile, for the tiles of
+    those in ``again`` it recurs; ``plain`` are the other axes for whose tiles it does.
+    """
 
     read: Read
-    axes: Axes
-    tiled: Axes
-    again: Axes
+    axes: tuple[str, ...]
+    tiled: Masked
+    again: Masked
+    plain: Axes
     size: int
 
 
@@ -50,22 +55,17 @@ class Bound:
     items: tuple[Item, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Slab:
-    """A load: the slot in which it is made, and the readings that it covers for sure."""
+    """A load: the slot in which it is made, what it holds, and what it moves (as an item too under masks).
+
+    ``held`` is a coefficient of a product of tiles, ``moved`` are coefficients of products of numbers of tiles.
+    """
 
     key: Slot
-    readings: tuple[Reading, ...]
-
-
-def slabs(nest: Nest, hold: Mapping[str, int]) -> list[Slab]:
-    """The loads of a nest under these holds."""
-    found: dict[tuple[str, int, Slot], list[Reading]] = {}
-    for r in nest.readings:
-        depth = _depth(r, hold.get(r.array, r.natural))
-        if r.sure:
-            found.setdefault((r.array, depth, r.slot[:depth]), []).append(r)
-    return [Slab(key, tuple(readings)) for (_, _, key), readings in found.items()]
+    held: tuple[Axes, int]
+    moved: tuple[tuple[Axes, int], ...]
+    item: Item | None
 
 
 def relaxed(b: Basis, nest: Nest, group: Axes, hold: Mapping[str, int], free: Mapping[str, int] | None = None) -> Bound:
@@ -75,44 +75,81 @@ def relaxed(b: Basis, nest: Nest, group: Axes, hold: Mapping[str, int], free: Ma
     as where they are, and take as little memory as where they are not. Of several readings in
     one load that counts which surely moves, or holds, most.
     """
-    here = slabs(nest, hold)
-    moved = slabs(nest, {**hold, **free}) if free else here
+    free = free or {}
     loads: dict[Axes, int] = {}
     items: list[Item] = []
-    for s in moved:
-        inside = group | nest.entered(s.key)
-        r = max(s.readings, key=lambda r: (r.size, b.whole(inside & ~r.axes)))
-        again = inside & ~r.axes
-        loads[again] = loads.get(again, 0) + r.size
-        other = next((x for x in s.readings if b.twins(r.read, x.read)), None)
-        if other is not None:  # two tiles of one axis of the array: both, less what they share
-            for axes, sign in ((other.axes, 1), (r.axes | other.axes, -1)):
-                loads[inside & ~axes] = loads.get(inside & ~axes, 0) + sign * r.size
-        if b.density is not None:
-            items.append(Item(r.read, r.axes, inside & r.axes, again, r.size))
-
-    def add(live: dict[Axes, int], bits: int, axes: Axes, entered: Axes) -> None:
-        cut = axes & (group | entered)
-        live[cut] = live.get(cut, 0) + bits * b.whole(axes & ~cut)
-
-    slab: list[tuple[Slot, Reading, Axes]] = []
-    for s in here:
-        entered = nest.entered(s.key)
-        r = max(s.readings, key=lambda r: b.whole(r.tile & ~(group | entered)))
-        slab.append((s.key, r, entered))
+    for array in nest.arrays:
+        for s in _slabs(b, nest, group, array, free.get(array, hold.get(array))):
+            for axes, n in s.moved:
+                loads[axes] = loads.get(axes, 0) + n
+            if s.item is not None:
+                items.append(s.item)
+    slabs = [(a, s) for a in nest.arrays for s in _slabs(b, nest, group, a, hold.get(a))]
     columns: list[dict[Axes, int]] = []
-    for m in nest.moments:
-        live: dict[Axes, int] = {}
-        for t in m.live:
-            add(live, t.bits, t.axes, t.entered)
+    for slot, moments in _live(b, nest, group).items():
+        around: dict[Axes, int] = {}
         once: set[str] = set()  # held, several loads of one array may become one
-        for key, r, entered in slab:
-            if m.slot[: len(key)] == key and r.array not in once:
-                add(live, r.bits, r.tile, entered)
-                if free and r.array in free:
-                    once.add(r.array)
-        columns.append(live)
+        for array, s in slabs:
+            if array not in once and slot[: len(s.key)] == s.key:
+                axes, n = s.held
+                around[axes] = around.get(axes, 0) + n
+                if array in free:
+                    once.add(array)
+        for own in moments:
+            live = dict(around)
+            for axes, n in own.items():
+                live[axes] = live.get(axes, 0) + n
+            columns.append(live)
+    items.sort(key=lambda x: -x.size)
     return Bound(b.stores, loads, tuple(_largest(columns)), group | sum(nest.bits), tuple(items))
+
+
+def _slabs(b: Basis, nest: Nest, group: Axes, array: str, hold: int | None) -> tuple[Slab, ...]:
+    """The loads of an array, held at a depth or not."""
+    known: tuple[Slab, ...] | None = nest.slabs.get((group, array, hold))
+    if known is not None:
+        return known
+    found: dict[tuple[int, Slot], list[Reading]] = {}
+    for r in nest.readings:
+        if r.array == array and r.sure:
+            depth = _depth(r, r.natural if hold is None else hold)
+            found.setdefault((depth, r.slot[:depth]), []).append(r)
+    result = []
+    for (_, key), readings in found.items():
+        inside = group | nest.entered(key)
+        r = max(readings, key=lambda r: (r.size, b.whole(inside & ~r.axes)))
+        again = inside & ~r.axes
+        moved = [(again, r.size)]
+        other = next((x for x in readings if x.axes != r.axes and b.twins(r.read, x.read)), None)
+        if other is not None:  # two tiles of one axis of the array: both, less what they share
+            moved += [(inside & ~other.axes, r.size), (inside & ~(r.axes | other.axes), -r.size)]
+        item = None
+        if b.density is not None:
+            names = tuple(a for _, a in b.masked(r.axes))
+            plain = again & ~b.axes(b.density.axes)
+            item = Item(r.read, names, b.masked(inside & r.axes), b.masked(again), plain, r.size)
+        most = max(readings, key=lambda r: b.whole(r.tile & ~inside))
+        cut = most.tile & inside
+        result.append(Slab(key, (cut, most.bits * b.whole(most.tile & ~cut)), tuple(moved), item))
+    slabs = tuple(result)
+    nest.slabs[group, array, hold] = slabs
+    return slabs
+
+
+def _live(b: Basis, nest: Nest, group: Axes) -> Mapping[Slot, list[dict[Axes, int]]]:
+    """What is live besides slabs, by slot: coefficients of products of tiles for the moments that may hold most."""
+    known: dict[Slot, list[dict[Axes, int]]] | None = nest.live.get(group)
+    if known is None:
+        found: dict[Slot, list[dict[Axes, int]]] = {}
+        for m in nest.moments:
+            live: dict[Axes, int] = {}
+            for t in m.live:
+                cut = t.axes & (group | t.entered)
+                live[cut] = live.get(cut, 0) + t.bits * b.whole(t.axes & ~cut)
+            found.setdefault(m.slot, []).append(live)
+        known = {slot: _largest(moments) for slot, moments in found.items()}
+        nest.live[group] = known
+    return known
 
 
 def holdable(nest: Nest) -> dict[str, tuple[int, ...]]:
@@ -159,9 +196,8 @@ def _products(factors: Sequence[Any], wanted: set[Axes]) -> dict[Axes, Any]:
     result: dict[Axes, Any] = {0: 1}
     for axes in wanted:
         value: Any = 1
-        for k, x in enumerate(factors):
-            if axes >> k & 1:
-                value = value * x
+        for k in members(axes):
+            value = value * factors[k]
         result[axes] = value
     return result
 
@@ -172,33 +208,29 @@ def transfers(bound: Bound, b: Basis, tiles: Sequence[Any]) -> Any:
     if b.density is None:
         counts = _products(trips, set(bound.loads))
         return bound.stores + sum(c * counts[a] for a, c in bound.loads.items())
-    hidden = b.axes(b.density.axes)
-    plain = _products(trips, {x.again & ~hidden for x in bound.items})
     total: Any = bound.stores
     for x in bound.items:
-        moved = b.density.moved(x.read, b.names(x.axes & hidden), _of(b, x.again & hidden, tiles))
-        total = total + x.size * moved * plain[x.again & ~hidden]
+        moved: Any = x.size * b.density.moved(x.read, x.axes, {a: tiles[k] for k, a in x.again})
+        for k in members(x.plain):
+            moved = moved * trips[k]
+        total = total + moved
     return total
 
 
-def refined(bound: Bound, b: Basis, tiles: Sequence[Any]) -> float:
-    """Under masks a closer bound of the transfers at one tiling."""
+def refined(bound: Bound, b: Basis, tiles: Sequence[Any], limit: float = float("inf")) -> float:
+    """Under masks a closer bound of the transfers at one tiling; above ``limit`` any that is too."""
     if b.density is None:
         return float(transfers(bound, b, tiles))
-    hidden = b.axes(b.density.axes)
-    trips = [-(-n // int(t)) for n, t in zip(b.sizes, tiles, strict=True)]
-    plain = _products(trips, {x.again & ~hidden for x in bound.items})
     total = float(bound.stores)
     for x in bound.items:
-        again = _of(b, x.again & hidden, tiles)
-        moved = b.density.at(x.read, b.names(x.axes & hidden), again, _of(b, x.tiled & hidden, tiles))
-        total += x.size * moved * plain[x.again & ~hidden]
+        again = {a: int(tiles[k]) for k, a in x.again}
+        moved = x.size * b.density.at(x.read, x.axes, again, {a: int(tiles[k]) for k, a in x.tiled})
+        for k in members(x.plain):
+            moved *= -(-b.sizes[k] // int(tiles[k]))
+        total += moved
+        if total > limit:
+            break
     return total
-
-
-def _of(b: Basis, axes: Axes, tiles: Sequence[Any]) -> dict[str, Any]:
-    """The tiles of some axes, by name."""
-    return {a: tiles[k] for k, a in enumerate(b.frame.axes) if axes >> k & 1}
 
 
 def memory(bound: Bound, tiles: Sequence[Any]) -> Any:
@@ -208,88 +240,6 @@ def memory(bound: Bound, tiles: Sequence[Any]) -> Any:
     for column in bound.columns:
         most = np.maximum(most, sum(c * extents[a] for a, c in column.items()))
     return most
-
-
-def possible(
-    bound: Bound,
-    b: Basis,
-    options: Mapping[str, Ints],
-    capacity_bits: int,
-    ceiling: float,
-    hint: Sequence[int] | None = None,
-) -> list[int] | None:
-    """Tiles per axis that keep the bound within the capacity and its transfers up to the ceiling, or None.
-
-    By bisection of the range of every axis on which transfers depend: the largest tiles of a
-    cell move least, its smallest hold least. ``hint`` is tried first.
-    """
-    axes = b.frame.axes
-    smallest: list[int] = [int(options[a][0]) if bound.tiled >> k & 1 else b.sizes[k] for k, a in enumerate(axes)]
-    if hint is not None:
-        tiles = [int(t) if bound.tiled >> k & 1 else b.sizes[k] for k, t in enumerate(hint)]
-        if transfers(bound, b, tiles) <= ceiling and memory(bound, tiles) <= capacity_bits:
-            return tiles
-    moving = [k for k in range(len(axes)) if any(a >> k & 1 for a in bound.loads) and axes[k] not in b.frame.batch]
-    top = _largest_alone(bound, moving, smallest, [options[a] for a in axes], capacity_bits)
-    if top is None:
-        return None
-    largest = list(smallest)
-    for k, last in zip(moving, top, strict=True):
-        largest[k] = int(options[axes[k]][last])
-    if transfers(bound, b, largest) > ceiling:
-        return None
-
-    def at(index: Ints) -> list[Any]:
-        tiles: list[Any] = list(smallest)
-        for k, row in zip(moving, index, strict=True):
-            tiles[k] = options[axes[k]][row]
-        return tiles
-
-    lo = np.zeros((len(moving), 1), dtype=np.int64)
-    hi = np.array(top, dtype=np.int64).reshape(len(moving), 1)
-    while lo.shape[1]:
-        within = np.broadcast_to(transfers(bound, b, at(hi)) <= ceiling, lo.shape[1:])
-        lo, hi = lo[:, within], hi[:, within]
-        if not lo.shape[1]:
-            return None
-        fits = np.broadcast_to(memory(bound, at(lo)) <= capacity_bits, lo.shape[1:])
-        lo, hi = lo[:, fits], hi[:, fits]
-        good = np.flatnonzero(np.broadcast_to(transfers(bound, b, at(lo)) <= ceiling, lo.shape[1:]))
-        if len(good):
-            return [int(t) for t in at(lo[:, good[0]])]
-        lo, hi = split_cells(lo, hi)
-        if lo.shape[1] < FEW:  # so few cost as much as twice as many
-            lo, hi = split_cells(lo, hi, points=True)
-    return None
-
-
-def _largest_alone(
-    bound: Bound, moving: Sequence[int], smallest: Sequence[int], options: Sequence[Ints], capacity_bits: int
-) -> list[int] | None:
-    """For each axis the last of its tiles that fits while all others are at their smallest; None where none does."""
-    room = [capacity_bits - sum(_times(c, a, smallest, -1) for a, c in column.items()) for column in bound.columns]
-    if min(room, default=0) < 0:
-        return None
-    top = []
-    for k in moving:
-        largest: float = float("inf")
-        for column, left in zip(bound.columns, room, strict=True):
-            slope = sum(_times(c, a, smallest, k) for a, c in column.items() if a >> k & 1)
-            if slope:
-                largest = min(largest, smallest[k] + left // slope)
-        top.append(bisect_right(options[k], largest) - 1)
-    return top
-
-
-def _times(coefficient: int, axes: Axes, tiles: Sequence[int], leave_out: int) -> int:
-    """A coefficient times the tiles of its axes, but for one."""
-    k = 0
-    while axes:
-        if axes & 1 and k != leave_out:
-            coefficient *= tiles[k]
-        axes >>= 1
-        k += 1
-    return coefficient
 
 
 def split_cells(lo: Ints, hi: Ints, points: bool = False) -> tuple[Ints, Ints]:

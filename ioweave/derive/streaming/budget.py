@@ -22,13 +22,13 @@ class OverBudget(Unrepairable):
     """The work allowed for one plan is spent."""
 
     def __init__(self) -> None:
-        super().__init__(f"unproved: its normal form has cost the {TERMS:,} terms that a plan may cost")
+        super().__init__(f"unproved: its normal form costs more than the {TERMS:,} terms that a plan may cost")
 
 
 @contextmanager
-def budget(terms: int = TERMS) -> Iterator[None]:
-    """Within it, `spend` raises `OverBudget` once ``terms`` are spent, and every time after."""
-    token = _left.set([terms])
+def budget(terms: int | None = None) -> Iterator[None]:
+    """Within it, `spend` raises `OverBudget` once ``terms`` (`TERMS` unless given) are spent, and ever after."""
+    token = _left.set([TERMS if terms is None else terms])
     try:
         yield
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ioweave.derive.streaming.formula import text
-from ioweave.derive.streaming.plan import Plan
+from ioweave.derive.streaming.plan import Plan, positional
 from ioweave.diagrams.boxes import Box, source
 from ioweave.diagrams.expressions import Apply, Expr, reads, walk
 
@@ -28,6 +28,11 @@ def safeguards(plan: Plan) -> tuple[str, ...]:
     for b in plan.state:
         if b.recentre is not None:
             said[f"{b.name} is taken about the running mean (Chan, Golub and LeVeque), so nothing cancels"] = None
+    for b in plan.state:
+        if positional(b):
+            said[f"{b.name} is known from positions alone: it is no state and costs nothing"] = None
+    if any(isinstance(n, Apply) and n.op in ("masked_sub", "masked_div") for b in plan.boxes for n in walk(b.body)):
+        said["where all is masked, -inf - -inf stands for -inf and 0 / 0 for 0 in these formulas"] = None
     return (*said, *plan.safe)
 
 

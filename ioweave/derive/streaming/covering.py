@@ -31,7 +31,7 @@ from ioweave.derive.streaming.normal_form import Canonical
 from ioweave.derive.streaming.plan import Unrepairable
 from ioweave.derive.streaming.rescale import read_of
 from ioweave.derive.streaming.separate import form_atoms
-from ioweave.derive.streaming.values import Irreducible, Values, axes_used_form, moved, parted
+from ioweave.derive.streaming.values import Values, axes_used_form, moved, parted
 from ioweave.derive.streaming.workshop import Workshop
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box
@@ -226,8 +226,8 @@ class Covering:
             match = self.match(atom(Read(name, tuple(Affine.axis(x) for x in known.axes))))
             if match is None:
                 home = self.home(name)
-                self._check_inside(known)
                 front, inner = self.freed(self.code(known.inner), frozenset(known.over))
+                self._check_inside(inner)
                 body = express(inner, guarded=self.guarded())
                 box = Box(
                     self.shop.fresh(f"{home.line}.{known.op}"),
@@ -251,20 +251,11 @@ class Covering:
         front: Form = ((Monomial((), exponent), ONE),)
         return front, multiply(code, ((Monomial((), scale(exponent, -ONE)), ONE),))
 
-    def _check_inside(self, known: Irreducible) -> None:
+    def _check_inside(self, code: Form) -> None:
         """Raises `Unrepairable` for a new sum inside a step, or after the loop, of exponentials with no bound."""
-        for m, _ in known.inner:
-            if (
-                m.exponent
-                and self.settled.depth(((Monomial((), m.exponent), ONE),)) == 0
-                and not self.whole_is_bounded(m)
-            ):
+        for m, _ in code:
+            if m.exponent and not self.shop.bounds.bounded(self.shop.full(express(m.exponent))):
                 raise Unrepairable("an exponential of a sum over another axis has no bound")
-
-    def whole_is_bounded(self, m: Monomial) -> bool:
-        """Whether the exponential of a term stays in range by itself."""
-        code = self.exponent(m.exponent)
-        return self.shop.fixed_reference(code, False, "fp32") == 0
 
     def finish(self, name: str) -> Form:
         """The finished value of a reduction over the streamed axes. Raises `Unrepairable` where there is none."""

@@ -137,11 +137,18 @@ class Emission(Covering):
     def _refuse(self, known: Irreducible) -> None:
         """Note why a reduction waits for others: what in its terms depends on them and on the axis at once."""
         waiting = [a for m, _ in known.inner for a in monomial_atoms(m) if self.settled.depth(atom(a))]
-        inside = {r.array for a in waiting for r in reads(a) if self.settled.reduces(r.array)}
+        inside = set[str]().union(*(self._behind(r.array) for a in waiting for r in reads(a)))
         waits = tuple(dict.fromkeys(self.home(n).name for n in sorted(inside)))
         home = self.home(known.name)
         why = f"{text(home.body)} depends on both in one term that does not come apart"
         self.shop.refusals.append(Refusal(home.name, why, waits))
+
+    def _behind(self, name: str) -> set[str]:
+        """The reductions over the streamed axes that an irreducible one is, or is made from."""
+        known = self.values.atoms.get(name)
+        if known is None or self.settled.reduces(name):
+            return {name} if known is not None else set()
+        return set[str]().union(*(self._behind(r.array) for a in form_atoms(known.inner) for r in reads(a)))
 
     def _accumulator(self, known: Irreducible, run: int) -> Form:
         """An accumulator that follows nothing; the user's own reduction where it is a multiple of this one.
@@ -357,12 +364,16 @@ class Emission(Covering):
             top = atom(self.values.irreducible("max", over, hidden))
         return scale(self.code(top), factor), self.settled.depth(top)
 
+    def _is_extremum(self, name: str) -> bool:
+        known = self.values.atoms.get(name)
+        return known is not None and known.op in ("max", "min")
+
     def _follows(self, top: Form) -> bool:
         """Whether a maximum is a positive multiple of one, so that it starts from minus infinity as that does."""
         for m, _ in top:
             held = [a for a, p in m.factors if p == 1 and isinstance(a, Read) and self.settled.reduces(a.array)]
             inside = [a for a in monomial_atoms(m) if any(self.settled.reduces(r.array) for r in reads(a))]
-            extrema = [a for a in inside if any(self.values.atoms[r.array].op in ("max", "min") for r in reads(a))]
+            extrema = [a for a in inside if any(self._is_extremum(r.array) for r in reads(a))]
             if any(a not in held for a in extrema):
                 return False
             rest = make_monomial({a: p for a, p in m.factors if a not in held})

@@ -102,13 +102,22 @@ class Settled:
         total: Form = ()
         found = False
         for m, c in inner:
-            part = self._exchanged(known, m)
+            part = self._exchanged(known, m) or self._spread(known, m)
             found = found or part is not None
             term = part if part is not None else self.values.reduced("sum", known.over, ((m, ONE),))
             total = add(total, tuple((n, k * c) for n, k in term))
         if not found or self.depth(total) >= self.depth_of(known.name):
             return None
         return total
+
+    def _spread(self, known: Irreducible, m: Monomial) -> Form | None:
+        """``sum_{x,h} a(h, r) g(h, x) = sum_h a(h, r) sum_x g(h, x)``, for a factor that waits and does not walk."""
+        others = tuple(a for a in known.over if a not in self.axes)
+        free, bound = parted(m, self.axes)
+        if not others or bound == UNIT or self.depth(((free, ONE),)) == 0:
+            return None
+        core = self.values.reduced("sum", tuple(a for a in known.over if a in self.axes), ((bound, ONE),))
+        return self.form(self.values.reduced("sum", others, multiply(((free, ONE),), core)))
 
     def _exchanged(self, known: Irreducible, m: Monomial) -> Form | None:
         for a, p in m.factors:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from ioweave.derive.streaming.budget import OverBudget, budget
 from ioweave.derive.streaming.forms import Form, atom, express
+from ioweave.derive.streaming.given import Given
 from ioweave.derive.streaming.interchange import Settled
 from ioweave.derive.streaming.plan import Plan
 from ioweave.derive.streaming.separability import Screen, screen
@@ -23,7 +24,7 @@ from ioweave.diagrams.boxes import Box, Opened, source
 from ioweave.diagrams.expressions import Expr, Read, free_axes, reads
 
 
-def least_passes(opened: Opened, plan: Plan, axis: str) -> tuple[str | None, str | None]:
+def least_passes(opened: Opened, plan: Plan, axis: str, given: Given) -> tuple[str | None, str | None]:
     """Why no fewer passes do, for a plan of several, and what numbers leave open.
 
     The second part is not None where values at random show terms that might separate after all, of
@@ -33,8 +34,8 @@ def least_passes(opened: Opened, plan: Plan, axis: str) -> tuple[str | None, str
         return None, None
     try:
         with budget():
-            found = _screens(opened, axis)
-            fewest = _nesting(opened, axis)
+            found = _screens(opened, axis, given)
+            fewest = _nesting(opened, axis, given)
     except OverBudget as reason:
         return None, str(reason).removeprefix("unproved: ")
     maybe = next((f"{name}: {s.said}" for name, s in found if s.may_separate), None)
@@ -42,15 +43,18 @@ def least_passes(opened: Opened, plan: Plan, axis: str) -> tuple[str | None, str
         few = f"{max(fewest, 1)} pass{'es' if fewest > 1 else ''}"
         maybe = f"the canonical form of the results needs {few}, but no safe plan of so few was found"
     chain = _chain(plan, opened, axis)
-    said = f"{plan.passes} passes are least: " + ", then ".join(chain) if chain else None
-    if said is not None and found:
-        said += "; " + "; ".join(dict.fromkeys(f"{name}: {s.said}" for name, s in found))
-    return said, maybe
+    if not chain:
+        return None, maybe
+    why = ", then ".join(chain)
+    if not found:
+        return f"{plan.passes} passes are least: {why}", maybe
+    evidence = "; ".join(dict.fromkeys(f"{name}: {s.said}" for name, s in found))
+    return f"{plan.passes} passes: {why}. Evidence that fewer do not serve: {evidence}", maybe
 
 
-def _nesting(opened: Opened, axis: str) -> int:
+def _nesting(opened: Opened, axis: str, given: Given) -> int:
     """The passes that the canonical forms of the outputs need."""
-    settled = _settled(opened, axis)
+    settled = _settled(opened, axis, given)
     found = 0
     for name in opened.outputs:
         depth = settled.depth(settled.of(name))
@@ -58,14 +62,13 @@ def _nesting(opened: Opened, axis: str) -> int:
     return found
 
 
-def _settled(opened: Opened, axis: str) -> Settled:
-    facts = tuple(sorted((i.name, i.fact) for i in opened.inputs if i.fact is not None))
-    return Settled(values_of(opened.boxes, facts), frozenset({axis}))
+def _settled(opened: Opened, axis: str, given: Given) -> Settled:
+    return Settled(values_of(opened.boxes, given), frozenset({axis}))
 
 
-def _screens(opened: Opened, axis: str) -> list[tuple[str, Screen]]:
+def _screens(opened: Opened, axis: str, given: Given) -> list[tuple[str, Screen]]:
     """What numbers say of every reduction over the axis that waits for another one in the canonical form."""
-    settled = _settled(opened, axis)
+    settled = _settled(opened, axis, given)
     values = settled.values
     homes: dict[str, str] = {}
     for box in opened.boxes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ioweave.derive.streaming.cascade import on_reads
+from ioweave.derive.streaming.cascade import inline, on_reads
 from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.plan import Plan
 from ioweave.diagrams.affine import Affine
@@ -86,21 +86,27 @@ _SIGNS = {"sum": " + ", "prod": " * ", "any": " or ", "all": " and "}
 
 
 def merge_text(plan: Plan) -> str:
-    """The merge of two states, ``m1`` and ``m2``, in words of formulas; one line for each accumulator."""
+    """The merge of two states, ``m₁`` and ``m₂``, in words of formulas; one line for each accumulator."""
     lines: list[str] = []
     for acc in plan.state:
         parts = []
-        for i in ("1", "2"):
+        for i in ("₁", "₂"):
             value = f"{acc.name}{i}"
             if acc.recentre is not None:
-                value = f"({value} + {text(_numbered(plan.box(acc.recentre).body, i))})"
+                value = f"({value} + {text(_numbered(_of_state(plan, acc.recentre), i))})"
             if acc.rescale is not None:
-                value = f"{text(_numbered(plan.box(acc.rescale).body, i))} * {value}"
+                value = f"{text(_numbered(_of_state(plan, acc.rescale), i))} * {value}"
             parts.append(value)
         sign = _SIGNS.get(acc.reduction or "")
         joined = sign.join(parts) if sign else f"{acc.reduction}({', '.join(parts)})"
         lines.append(f"{acc.name} = {joined}")
     return "; ".join(lines)
+
+
+def _of_state(plan: Plan, name: str) -> Expr:
+    """The body of a correction with the maps of the loop that follow the state written out."""
+    boxes = {b.name: b for b in plan.boxes}
+    return inline(boxes[name].body, boxes, lambda r: _is_of_state(r.array, boxes))
 
 
 def _numbered(e: Expr, i: str) -> Expr:

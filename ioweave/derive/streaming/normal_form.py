@@ -37,7 +37,7 @@ from ioweave.derive.streaming.forms import (
     number_power,
     scale,
 )
-from ioweave.diagrams.expressions import Apply, Expr, Number
+from ioweave.diagrams.expressions import Apply, Constant, Expr, Number
 
 
 class Canonical:
@@ -182,8 +182,13 @@ class Canonical:
             rest = multiply(number, atom(express(inner), p)) if inside else number
         return multiply(rest, ((make_monomial(outside, scale(m.exponent, p)), ONE),))
 
+    def known(self, name: str) -> int | float | None:
+        """The number of a named constant, where it is known."""
+        return None
+
     def _pow(self, e: Apply) -> Form:
-        exponent = self.form(e.args[1])
+        named = self.known(e.args[1].name) if isinstance(e.args[1], Constant) else None
+        exponent = self.form(e.args[1]) if named is None else constant(Fraction(named))
         if not exponent:
             return constant(1)
         if len(exponent) == 1 and exponent[0][0] == UNIT:

@@ -93,7 +93,12 @@ class Carried:
 
 def positive_scale(m: Monomial, c: Fraction, nonnegative: Callable[[Expr], bool]) -> bool:
     """Whether ``c * m`` is proved to be >= 0."""
-    return c >= 0 and not m.exponent and all(p.numerator % 2 == 0 or nonnegative(a) for a, p in m.factors)
+    return c >= 0 and not m.exponent and all(never_negative(a, p, nonnegative) for a, p in m.factors)
+
+
+def never_negative(a: Expr, p: Fraction, nonnegative: Callable[[Expr], bool]) -> bool:
+    """Whether a power is proved to be >= 0 wherever it is a real number: even powers and roots are."""
+    return p.numerator % 2 == 0 or p.denominator % 2 == 0 or nonnegative(a)
 
 
 def bounded(f: Form, nonnegative: Callable[[Expr], bool]) -> bool:

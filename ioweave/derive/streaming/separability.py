@@ -50,8 +50,10 @@ def screen(
             return Screen(False, f"{n.op} rounds a value that depends on both, and rounding is part of the function")
     if reduction in ("max", "min"):
         return Screen(True, "an extremum of terms that change with the result may need others in its place")
+    if reduction != "sum":
+        return Screen(True, f"no repair is known for its {reduction}, which proves nothing")
     tables = [_table(term, leaves, waits, nonnegative, spread) for spread in SPREADS]
-    if reduction != "sum" or any(t is None for t in tables):
+    if any(t is None for t in tables):
         return None
     ranks = [_rank(t) for t in tables]
     if max(ranks) == 0:
@@ -59,7 +61,7 @@ def screen(
     if max(ranks) <= _SMALL and ranks[0] == ranks[1]:
         return Screen(True, f"on random values its terms have rank {ranks[0]}, so a plan may exist")
     wide = f"on {POINTS} random values its terms have rank {max(ranks)}"
-    return Screen(False, f"{wide}: no few accumulators hold them")
+    return Screen(False, f"{wide}, so fewer accumulators than that do not hold them")
 
 
 def _table(

@@ -113,5 +113,4 @@ def _need(outer: Monomial, nonnegative: Callable[[Expr], bool]) -> None:
         raise Unrepairable(
             f"{shown} comes out of a maximum or minimum only where it is >= 0, which is not proved",
             tuple(r.array for a in monomial_atoms(outer) for r in reads(a)),
-            f"declare the inputs of {shown} positive, if they are",
         )

@@ -41,7 +41,9 @@ from ioweave.derive.streaming.forms import (
     scale,
 )
 from ioweave.derive.streaming.formula import key
+from ioweave.derive.streaming.given import Given
 from ioweave.derive.streaming.normal_form import Canonical
+from ioweave.derive.streaming.rescale import never_negative
 from ioweave.derive.streaming.signs import Signs, nonnegative
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box, base_name
@@ -70,13 +72,23 @@ class Irreducible:
 class Values(Canonical):
     """The forms of the boxes of one region, each worked out once."""
 
-    def __init__(self, boxes: Iterable[Box], facts: Mapping[str, tuple[str, float]]) -> None:
+    def __init__(
+        self,
+        boxes: Iterable[Box],
+        facts: Mapping[str, tuple[str, float]],
+        numbers: Mapping[str, int | float] | None = None,
+    ) -> None:
         super().__init__(nonnegative=self._nonnegative)
         self._boxes = {b.name: b for b in boxes}
         self._signs = Signs(self._boxes, facts)
+        self._numbers = dict(numbers or {})
         self._forms: dict[str, Form] = {}
         self._names: dict[str, str] = {}
         self.atoms: dict[str, Irreducible] = {}
+
+    def known(self, name: str) -> int | float | None:
+        """The number of a named constant: an exponent is expanded by it."""
+        return self._numbers.get(name)
 
     def leaf(self, e: Expr) -> Form:
         """An input is an atom; a box is its value."""
@@ -285,7 +297,7 @@ class Values(Canonical):
             whole = add(*(multiply(((w[0], w[2]),), ((w[1], ONE),)) for w in walking))
             return add(shift, atom(self.irreducible(op, over, whole)))
         rest = make_form({w[1]: w[2] for w in walking})
-        unknown = {a: ONE for a, p in factor.factors if p.numerator % 2 and not self.nonnegative(a)}
+        unknown = {a: ONE for a, p in factor.factors if not never_negative(a, p, self.nonnegative)}
         test = Apply("lt", (express(((make_monomial(unknown), ONE),)), Number(0)))
         ways = (
             (Apply("not", (test,)), self._extremum(op, over, rest)),
@@ -295,7 +307,7 @@ class Values(Canonical):
         return add(shift, *(multiply(multiply(atom(indicator(self.predicate(c))), front), f) for c, f in ways))
 
     def _positive(self, m: Monomial) -> bool:
-        return all(p.numerator % 2 == 0 or self.nonnegative(a) for a, p in m.factors)
+        return all(never_negative(a, p, self.nonnegative) for a, p in m.factors)
 
     def _core(self, op: str, over: tuple[str, ...], inner: Form) -> Form:
         """An extremum of terms that share no factor: monotone functions come out."""
@@ -484,6 +496,6 @@ def moved(f: Form, names: Mapping[str, Affine]) -> Form:
 
 
 @lru_cache(maxsize=256)
-def values_of(boxes: tuple[Box, ...], facts: tuple[tuple[str, tuple[str, float]], ...]) -> Values:
+def values_of(boxes: tuple[Box, ...], given: Given) -> Values:
     """The values of a region, shared by all who ask for the same one."""
-    return Values(boxes, dict(facts))
+    return Values(boxes, dict(given.facts), dict(given.values))

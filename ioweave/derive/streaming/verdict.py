@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ioweave.derive.streaming.alternatives import alternatives, measure
 from ioweave.derive.streaming.cascade_rows import cascade_rows, kept_between
 from ioweave.derive.streaming.caution import cautions, safeguards
-from ioweave.derive.streaming.formula import text
+from ioweave.derive.streaming.equations import equations, head_equations, start_of
 from ioweave.derive.streaming.given import Given
 from ioweave.derive.streaming.lazy import check_lazy
 from ioweave.derive.streaming.least import least_passes
@@ -17,7 +17,7 @@ from ioweave.derive.streaming.repair import repair
 from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.errors import WeaveError
 from ioweave.diagrams.expressions import Apply, walk
-from ioweave.diagrams.operators import CASTS, REDUCTIONS
+from ioweave.diagrams.operators import CASTS
 from ioweave.hierarchy.verdicts import StateEntry, Verdict
 
 
@@ -39,9 +39,9 @@ def prove(
     passes = max(plan.passes, 1)
     refusal, nearest = (None, None) if passes == 1 else _refusal(plan, opened, axis)
     unproved = any(r.reason.startswith("unproved") for r in plan.refusals)
-    least, open_question = least_passes(opened, plan, axis)
+    least, open_question = least_passes(opened, plan, axis, _given(opened, sizes, accumulate))
     if open_question and not unproved:
-        unproved, refusal = True, f"unproved: {open_question}; in {passes} passes: {refusal}"
+        unproved, refusal = True, f"{open_question}. The plan of {passes} passes stands meanwhile: {refusal}"
     values, size = measure(state, sizes)
     mapped = not state
     return Verdict(
@@ -52,9 +52,9 @@ def prove(
         state=state,
         state_values=values,
         state_bytes=size,
-        head=(*(_formula(b) for b in plan.head), *(f"{s.name} = {s.identity}" for s in state)),
-        body=_stage(plan, plan.body),
-        tail=_stage(plan, plan.tail),
+        head=head_equations(plan),
+        body=equations(plan, plan.body),
+        tail=equations(plan, plan.tail),
         merge=_nothing(plan, axis) if mapped else _merge(plan),
         exact="casts" if has_casts(opened) else "reals",
         identities=tuple(dict.fromkeys((*(r.identity for r in plan.repairs if r.identity), *plan.identities))),
@@ -93,6 +93,10 @@ def plan_axis(
     return repair(opened.boxes, frozenset({axis}), frozenset(opened.outputs), facts, sizes, accumulate, frugal, lazy)
 
 
+def _given(opened: Opened, sizes: Mapping[str, int | float] | None, accumulate: str) -> Given:
+    return Given.of({i.name: i.fact for i in opened.inputs if i.fact is not None}, sizes, accumulate)
+
+
 def has_casts(opened: Opened) -> bool:
     """Whether a diagram rounds on purpose: casts and roundings are part of its function."""
     rounding = CASTS | {"round", "floor"}
@@ -113,14 +117,9 @@ def _merge(plan: Plan) -> str | None:
 def _entries(plan: Plan, accumulate: str) -> tuple[StateEntry, ...]:
     kinds = {r.accumulator: r.kind for r in plan.repairs}
     return tuple(
-        StateEntry(b.name, b.axes, Given(accumulate=accumulate).held(b.dtype), _identity(b), kinds.get(b.name, "none"))
+        StateEntry(b.name, b.axes, Given(accumulate=accumulate).held(b.dtype), start_of(b), kinds.get(b.name, "none"))
         for b in plan.carried
     )
-
-
-def _identity(b: Box) -> str:
-    value = REDUCTIONS[b.reduction or "sum"].identity
-    return str(int(value)) if abs(value) != float("inf") else str(value)
 
 
 def _whole(plan: Plan, axis: str) -> tuple[str, ...]:
@@ -129,36 +128,12 @@ def _whole(plan: Plan, axis: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(inner))
 
 
-def _formula(b: Box) -> str:
-    body = text(b.body)
-    if b.reduction is None:
-        return f"{b.name} = {body}"
-    term = f"{b.reduction}[{', '.join(b.over)}]({body})"
-    if not b.running:
-        return f"{b.name} = {term}"
-    if b.reduction == "sum":
-        before = f"{b.name} + {b.recentre}" if b.recentre else b.name
-        if b.rescale:
-            before = f"{b.rescale} * ({before})" if b.recentre else f"{b.rescale} * {before}"
-        return f"{b.name} = {before} + {term}"
-    if b.reduction == "prod":
-        return f"{b.name} = {b.name} * {term}"
-    if b.reduction in ("max", "min"):
-        return f"{b.name} = {b.reduction}({b.name}, {term})"
-    return f"{b.name} = {b.name} {'or' if b.reduction == 'any' else 'and'} {term}"
-
-
-def _stage(plan: Plan, boxes: tuple[Box, ...]) -> tuple[str, ...]:
-    many = plan.passes > 1
-    return tuple((f"pass {plan.pass_of(b.name)}: " if many else "") + _formula(b) for b in boxes)
-
-
 def _refusal(plan: Plan, opened: Opened, axis: str) -> tuple[str, str | None]:
     """Why one pass is not enough: every reduction or output that has to wait for a finished result."""
     reasons: list[str] = []
     nearest: str | None = None
     for r in plan.refusals:
-        waits = " and ".join(r.waits) or "an earlier result"
+        waits = " and ".join(dict.fromkeys(_present(n, plan) for n in r.waits)) or "an earlier result"
         reasons.append(f"{r.reduction} over {axis} needs the finished {waits} over {axis}: {r.reason}")
         nearest = nearest or r.nearest or f"keep {waits}: walk {axis} once for it and once more for {r.reduction}"
     for name in opened.outputs:
@@ -169,6 +144,11 @@ def _refusal(plan: Plan, opened: Opened, axis: str) -> tuple[str, str | None]:
         reasons.append(f"{name} is indexed by {axis} and needs the finished {waits} over {axis}")
         nearest = nearest or f"return {waits} and leave {name} to what reads it: one pass"
     return "; ".join(reasons) or "a value inside the loop needs a finished result of it", nearest
+
+
+def _present(name: str, plan: Plan) -> str:
+    """The name of an accumulator, or of the reduction that it stood for where another one took its place."""
+    return name if any(b.name == name for b in plan.boxes) else name.split(".acc")[0]
 
 
 def _last(plan: Plan, box: Box, axis: str) -> str:

@@ -72,7 +72,7 @@ class Workshop:
         self._plain = Canonical(nonnegative=self.signs.expression)
         self._full: dict[Expr, Form] = {}
         self.bounds = Bounds(self.boxes, passes, self.signs.expression, self.full, self._stays, self.small)
-        self.values = values_of(tuple(boxes.values()), given.facts)
+        self.values = values_of(tuple(boxes.values()), given)
         self._intervals = intervals_of(tuple(boxes.values()), given)
         self.safe: list[str] = []
         self._narrow = min((b.dtype for b in boxes.values()), key=largest_finite, default="fp32")
