@@ -71,6 +71,8 @@ def value(e: Expr, at: dict[str, float]) -> Any:
             root = op in ("rsqrt", "log", "log2") and parts[0] == 0
             if (divides and parts[1] == 0) or root or (op == "pow" and parts[0] == 0 and not parts[1] >= 0):
                 raise Undefined
+            if op == "neg" and np.asarray(parts[0]).dtype == bool:
+                raise Undefined
             with np.errstate(all="ignore"):
                 result = FUNCTIONS[op](*parts)
             # an overflow of finite values is no value of the reals

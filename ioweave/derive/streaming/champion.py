@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ioweave.derive.streaming.forms import Form, Monomial, express, is_indicator
+from ioweave.derive.streaming.parting import axes_used_form
 from ioweave.derive.streaming.rescale import as_old, as_running
-from ioweave.derive.streaming.values import Values, axes_used_form
+from ioweave.derive.streaming.values import Values
 from ioweave.diagrams.expressions import Apply, Expr, Number
 
 

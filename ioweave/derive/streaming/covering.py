@@ -28,10 +28,11 @@ from ioweave.derive.streaming.forms import (
 )
 from ioweave.derive.streaming.interchange import Settled
 from ioweave.derive.streaming.normal_form import Canonical
+from ioweave.derive.streaming.parting import axes_used_form, moved, parted
 from ioweave.derive.streaming.plan import Unrepairable
 from ioweave.derive.streaming.rescale import read_of
 from ioweave.derive.streaming.separate import form_atoms
-from ioweave.derive.streaming.values import Values, axes_used_form, moved, parted
+from ioweave.derive.streaming.values import Values
 from ioweave.derive.streaming.workshop import Workshop
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box

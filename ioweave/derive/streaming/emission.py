@@ -31,10 +31,11 @@ from ioweave.derive.streaming.forms import (
 from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.joined import joined
 from ioweave.derive.streaming.lazy import lazy_reference
+from ioweave.derive.streaming.parting import axes_used, parted, without
 from ioweave.derive.streaming.plan import Refusal, Repair, RepairKind, Unrepairable
 from ioweave.derive.streaming.rescale import Carried, carried_body, guard, read_of
 from ioweave.derive.streaming.separate import form_atoms, is_fixed, monomial_atoms
-from ioweave.derive.streaming.values import Irreducible, axes_used, parted, without
+from ioweave.derive.streaming.values import Irreducible
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.expressions import Apply, Expr, Read, free_axes, reads

@@ -13,7 +13,7 @@ from math import isqrt
 
 from ioweave.derive.streaming.budget import spend
 from ioweave.derive.streaming.formula import key
-from ioweave.diagrams.expressions import Apply, Expr, Number, Read, reads
+from ioweave.diagrams.expressions import Apply, Expr, Number, Read, reads, walk
 
 MAX_TERMS = 48  # a product that would have more stays a product of atoms
 _EXACT = 2**53  # integers up to here are exact as floats
@@ -73,7 +73,18 @@ def atom(e: Expr, power: Fraction = ONE) -> Form:
 
 def may_vanish(e: Expr) -> bool:
     """Whether an atom is a sum that masks may leave without a term: its inverse does not undo it there."""
+    if isinstance(e, Apply):
+        return e.op == "where"
     return isinstance(e, Read) and e.array.endswith(VANISHING)
+
+
+def hides(e: Expr) -> bool:
+    """Whether an atom may be 0 or minus infinity: a condition, a mask anywhere in it, a logarithm."""
+    return any(
+        (isinstance(n, Number) and n.value in (float("inf"), float("-inf")))
+        or (isinstance(n, Apply) and n.op in ("log", "log2"))
+        for n in walk(e)
+    ) or is_indicator(e)
 
 
 def indicator(condition: Expr) -> Expr:

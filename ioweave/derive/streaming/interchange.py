@@ -16,8 +16,9 @@ from ioweave.derive.streaming.cascade import on_reads
 from ioweave.derive.streaming.champion import champion_of
 from ioweave.derive.streaming.forms import ONE, UNIT, Form, Monomial, add, express, make_monomial, multiply
 from ioweave.derive.streaming.normal_form import Canonical
+from ioweave.derive.streaming.parting import axes_used, moved, parted, without
 from ioweave.derive.streaming.separate import monomial_atoms
-from ioweave.derive.streaming.values import Irreducible, Values, axes_used, moved, parted, without
+from ioweave.derive.streaming.values import Irreducible, Values
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.expressions import Apply, Expr, Read, reads
 

@@ -15,8 +15,8 @@ from fractions import Fraction
 from ioweave.derive.streaming.budget import spend
 from ioweave.derive.streaming.forms import ONE, Form, Monomial, add, is_indicator, make_monomial, multiply
 from ioweave.derive.streaming.interchange import Settled, rebuilt
+from ioweave.derive.streaming.parting import axes_used
 from ioweave.derive.streaming.separate import monomial_atoms
-from ioweave.derive.streaming.values import axes_used
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.expressions import Apply, Expr, Read, reads
 

@@ -27,6 +27,7 @@ from ioweave.derive.streaming.forms import (
     express,
     indicator,
     is_indicator,
+    is_mask,
     make_form,
     make_monomial,
     mask,
@@ -72,7 +73,7 @@ class Canonical:
             case "add":
                 return add(self.form(a[0]), self.form(a[1]))
             case "sub" | "masked_sub":
-                return add(self.form(a[0]), scale(self.form(a[1]), -ONE))
+                return _less(self.form(a[0]), self.form(a[1]))
             case "neg":
                 return scale(self.form(a[0]), -ONE)
             case "mul":
@@ -284,3 +285,9 @@ class Canonical:
 
 def _is_abs(e: Expr) -> bool:
     return isinstance(e, Apply) and e.op == "abs"
+
+
+def _less(left: Form, right: Form) -> Form:
+    """The difference of two forms; what a mask hides on the left stays hidden, whatever is taken away."""
+    masks = {m for m, c in left if c > 0 and not m.exponent and len(m.factors) == 1 and is_mask(m.factors[0][0])}
+    return add(left, tuple((m, -c) for m, c in right if m not in masks))

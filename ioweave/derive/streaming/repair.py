@@ -22,7 +22,7 @@ from ioweave.derive.streaming.reduction import reduce
 from ioweave.derive.streaming.rescale import guard_exponents
 from ioweave.derive.streaming.workshop import STEP, Workshop
 from ioweave.diagrams.boxes import Box, source
-from ioweave.diagrams.expressions import Apply, Expr, Read, walk
+from ioweave.diagrams.expressions import Apply, Expr, Read, free_axes, walk
 
 _NOMINAL = 64  # the size that every axis has where plans are compared before sizes are known
 
@@ -203,10 +203,14 @@ def _cost(boxes: list[Box], axes: frozenset[str], kept: frozenset[str]) -> tuple
 
 
 def consistent(boxes: list[Box], axes: frozenset[str], kept: frozenset[str]) -> bool:
-    """Whether running values are read in the pass alone in which they run."""
+    """Whether running values are read in the pass alone in which they run, and every box has the axes it reads."""
     needed = live(boxes, kept)
     runs = {n: run for n, run, _ in _stages(needed, axes)}
     by_name = {b.name: b for b in needed}
+    for b in needed:
+        corrections = [by_name[n] for n in (b.rescale, b.recentre) if n is not None]
+        if not set(free_axes(b.body)) <= set(b.all_axes) or any(not set(c.axes) <= set(b.axes) for c in corrections):
+            return False
     moving: dict[str, frozenset[int]] = {}  # the passes whose running values a map of the loop holds
     for b in needed:
         found = {runs[source(r.array)] for r in b.reads() if r.array != source(r.array)}

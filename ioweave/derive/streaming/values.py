@@ -18,7 +18,6 @@ from fractions import Fraction
 from functools import lru_cache
 from math import log
 
-from ioweave.derive.streaming.cascade import placed
 from ioweave.derive.streaming.forms import (
     HALF,
     LOG2,
@@ -32,6 +31,7 @@ from ioweave.derive.streaming.forms import (
     atom,
     express,
     form_key,
+    hides,
     indicator,
     is_indicator,
     is_mask,
@@ -43,11 +43,13 @@ from ioweave.derive.streaming.forms import (
 from ioweave.derive.streaming.formula import key
 from ioweave.derive.streaming.given import Given
 from ioweave.derive.streaming.normal_form import Canonical
+from ioweave.derive.streaming.parting import axes_used, axes_used_form, moved, parted, size_of, without
 from ioweave.derive.streaming.rescale import never_negative
+from ioweave.derive.streaming.separate import form_atoms
 from ioweave.derive.streaming.signs import Signs, nonnegative
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box, base_name
-from ioweave.diagrams.expressions import Apply, Expr, Number, Read, Size, free_axes, reads
+from ioweave.diagrams.expressions import Apply, Expr, Number, Read, Size, reads
 from ioweave.diagrams.operators import CASTS, PREDICATES
 
 MONOTONE = frozenset({"tanh", "sigmoid", "erf", "exp", "exp2", "relu", "floor", "round", *CASTS})
@@ -361,8 +363,8 @@ class Values(Canonical):
         axes = tuple(sorted(set(axes_used_form(inner)) - set(over)))
         name = self._names.get(text)
         if name is None:
-            hides = op == "sum" and any(is_indicator(a) for m, _ in inner for a, _ in m.factors)
-            name = self._names[text] = f"§{len(self._names)}{VANISHING if hides else ''}"
+            empty = op == "sum" and any(hides(a) for a in form_atoms(inner))
+            name = self._names[text] = f"§{len(self._names)}{VANISHING if empty else ''}"
             sign = op not in ("any", "all") and all(c >= 0 and self._positive(m) for m, c in inner)
             self.atoms[name] = Irreducible(name, op, over, axes, inner, sign or op in ("any", "all"))
         return Read(name, tuple(Affine.axis(a) for a in axes))
@@ -439,60 +441,11 @@ def constant_power(free: Monomial, c: Fraction, count: Expr) -> Form | None:
     return result
 
 
-def parted(m: Monomial, over: frozenset[str]) -> tuple[Monomial, Monomial]:
-    """A monomial as the product of what is free of axes and what is not."""
-    free = {a: p for a, p in m.factors if over.isdisjoint(free_axes(a))}
-    bound = {a: p for a, p in m.factors if a not in free}
-    still = {e: c for e, c in m.exponent if over.isdisjoint(axes_used(e))}
-    moving = {e: c for e, c in m.exponent if e not in still}
-    return make_monomial(free, make_form(still)), make_monomial(bound, make_form(moving))
-
-
-def without(m: Monomial, e: Expr) -> Monomial:
-    """A monomial without one of its atoms."""
-    return Monomial(tuple((a, p) for a, p in m.factors if a != e), m.exponent)
-
-
-def axes_used(m: Monomial) -> frozenset[str]:
-    """The axes that a monomial depends on."""
-    found = {a for e, _ in m.factors for a in free_axes(e)}
-    for e, _ in m.exponent:
-        found |= axes_used(e)
-    return frozenset(found)
-
-
-def axes_used_form(f: Form) -> tuple[str, ...]:
-    """The axes that a form depends on, sorted."""
-    return tuple(sorted({a for m, _ in f for a in axes_used(m)}))
-
-
-def size_of(f: Form) -> int:
-    """The number of terms of a form, those of its exponents included."""
-    return sum(1 + size_of(m.exponent) for m, _ in f)
-
-
 def _masks(term: tuple[Monomial, Monomial, Fraction], op: str) -> bool:
     """Whether a term is 0, or the identity of an extremum where it hides the others."""
     free, bound, c = term
     one = free == UNIT and len(bound.factors) == 1 and not bound.exponent and c == (1 if op == "max" else -1)
     return one and is_mask(bound.factors[0][0])
-
-
-def moved(f: Form, names: Mapping[str, Affine]) -> Form:
-    """A form with axes replaced."""
-
-    def monomial(m: Monomial) -> Monomial:
-        factors: dict[Expr, Fraction] = {}
-        for a, p in m.factors:
-            b = placed(a, names)
-            factors[b] = factors.get(b, Fraction(0)) + p
-        return make_monomial(factors, moved(m.exponent, names))
-
-    total: dict[Monomial, Fraction] = {}
-    for m, c in f:
-        n = monomial(m)
-        total[n] = total.get(n, Fraction(0)) + c
-    return make_form(total)
 
 
 @lru_cache(maxsize=256)

@@ -19,6 +19,7 @@ from ioweave.derive.streaming.forms import (
     atom,
     express,
     form_key,
+    hides,
     make_monomial,
     may_vanish,
     multiply,
@@ -29,6 +30,7 @@ from ioweave.derive.streaming.given import Given
 from ioweave.derive.streaming.intervals import Interval, Intervals, fits, fits_above
 from ioweave.derive.streaming.job import Job, guarded_divisors
 from ioweave.derive.streaming.normal_form import Canonical
+from ioweave.derive.streaming.parting import without
 from ioweave.derive.streaming.plan import Refusal, Repair
 from ioweave.derive.streaming.rescale import (
     Carried,
@@ -43,7 +45,7 @@ from ioweave.derive.streaming.rescale import (
 )
 from ioweave.derive.streaming.separate import axes_of, form_atoms
 from ioweave.derive.streaming.signs import Signs
-from ioweave.derive.streaming.values import values_of, without
+from ioweave.derive.streaming.values import values_of
 from ioweave.diagrams.boxes import Box, base_name, running, source
 from ioweave.diagrams.expressions import Expr, Read, reads
 
@@ -201,7 +203,7 @@ class Workshop:
     def vanishes(self, name: str) -> bool:
         """Whether masks may leave a sum of the region without a term."""
         form = self.values.of(name) if name in self.values else ()
-        return any(may_vanish(r) for a in form_atoms(form) for r in reads(a))
+        return any(hides(a) or any(may_vanish(r) for r in reads(a)) for a in form_atoms(form))
 
     def _at_hand(self, name: str, box: Box, run: int) -> bool:
         """Whether a finished result can stand in for another by pass ``run``."""
