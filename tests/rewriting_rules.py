@@ -439,8 +439,6 @@ def functions(e: Expr, known: Known) -> Iterator[Expr]:
             yield div(a, add(ONE, op("exp", op("neg", a))))
         case Apply("sigmoid", (a,)):
             yield div(ONE, add(ONE, op("exp", op("neg", a))))
-        case Apply("tanh", (a,)):
-            yield sub(mul(TWO, op("sigmoid", mul(TWO, a))), ONE)
 
 
 def variances(e: Expr, known: Known) -> Iterator[Expr]:

@@ -363,7 +363,33 @@ class Emission(Covering):
         plain = len([t for t in held if t]) == 1 and (max(map(len, held)) == 1 or self.settled.depth(top) < run)
         if not plain or not self._follows(top):
             top = atom(self.values.irreducible("max", over, hidden))
+        self._over_box(over, hidden, top)
         return scale(self.code(top), factor), self.settled.depth(top)
+
+    def _over_box(self, over: tuple[str, ...], hidden: Form, top: Form) -> None:
+        """Let a maximum run over a box that the exponent is a multiple of, where no user's maximum will do."""
+        factors = [a for a, p in top[0][0].factors if p == 1 and isinstance(a, Read) and self._is_extremum(a.array)]
+        code = self.exponent(hidden)
+        single = len(code) == 1 and code[0][1] > 0 and not code[0][0].exponent and len(code[0][0].factors) == 1
+        if len(top) != 1 or top[0][0].exponent or len(factors) != 1 or not single:
+            return
+        held = factors[0]
+        known = self.values.atoms[held.array]
+        own = any(
+            b.reduction == known.op
+            and all(self.clean(r.array) for r in b.reads())
+            and any(r == held for a in form_atoms(self.settled.of(b.name)) for r in reads(a))
+            for b in self.source.values()
+        )
+        read, power = code[0][0].factors[0]
+        if own or held.array in self.finished or power != 1 or not isinstance(read, Read) or known.op != "max":
+            return
+        body: Form = ((code[0][0], ONE),)
+        name = self.shop.fresh(f"{self.home(known.name).line}.max")
+        made = self._write(name, known, body, self.settled.depth_of(known.name), None)
+        rest = ((without(top[0][0], held), top[0][1]),)
+        value = scale(atom(read_of(made)), code[0][1])
+        self.finished[held.array] = multiply(value, self.plain.power(self.code(rest), -ONE))
 
     def _is_extremum(self, name: str) -> bool:
         known = self.values.atoms.get(name)
