@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isinf, prod
+from math import prod
 
 from ioweave.derive.certificate.structure import Layout, Unsound
 from ioweave.derive.streaming.cascade_rows import cascade_rows, kept_between
 from ioweave.derive.streaming.caution import cautions, safeguards
-from ioweave.derive.streaming.equations import equations, head_equations
+from ioweave.derive.streaming.equations import equations, head_equations, start_of
+from ioweave.derive.streaming.given import Given
 from ioweave.derive.streaming.merge import merge_text
 from ioweave.derive.streaming.plan import Plan
 from ioweave.diagrams.boxes import Box, Opened, base_name
-from ioweave.diagrams.dtypes import DTYPES, size_bytes
+from ioweave.diagrams.dtypes import size_bytes
 from ioweave.diagrams.expressions import Apply, walk
-from ioweave.diagrams.operators import CASTS, REDUCTIONS
+from ioweave.diagrams.operators import CASTS
 from ioweave.hierarchy.verdicts import Verdict
 
 _UNTRIED = "the plan has not been executed"  # a note on the trials, not on the plan
@@ -101,8 +102,8 @@ def _check_state(
     for claimed, box in zip(verdict.state, state, strict=True):
         _say(f"state {box.name}, its axes", claimed.axes, box.axes)
         _say(f"state {box.name}, its repair", claimed.repair, kinds.get(box.name, "none"))
-        _say(f"state {box.name}, its identity", claimed.identity, _identity(box))
-        _say(f"state {box.name}, its dtype", claimed.dtype, _held(box.dtype, accumulate))
+        _say(f"state {box.name}, its identity", claimed.identity, start_of(box))
+        _say(f"state {box.name}, its dtype", claimed.dtype, Given(accumulate=accumulate).held(box.dtype))
     shared = set(verdict.state[0].axes) if verdict.state else set()
     for s in verdict.state:
         shared &= set(s.axes)
@@ -110,14 +111,3 @@ def _check_state(
     _say("state_values", verdict.state_values, sum(counts))
     held = sum(size_bytes(n, s.dtype) for n, s in zip(counts, verdict.state, strict=True))
     _say("state_bytes", verdict.state_bytes, held)
-
-
-def _identity(box: Box) -> str:
-    value = REDUCTIONS[box.reduction or "sum"].identity
-    return str(value) if isinf(value) else str(int(value))
-
-
-def _held(dtype: str, accumulate: str) -> str:
-    """What a result is held in while its loop runs (counting.md 8)."""
-    narrow = DTYPES[dtype].kind == "float" and DTYPES[dtype].bits <= 16
-    return "fp32" if narrow and accumulate != "same" else dtype
