@@ -13,11 +13,33 @@ from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.expressions import Expr, Read, reads
 
 
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """How a box walks one of its axes: element by element, from ``start`` before the first.
+
+    ``start`` is an expression without the axis. ``backward`` walks from the last element to the first.
+    """
+
+    axis: str
+    start: Expr
+    backward: bool = False
+
+
 @dataclass(frozen=True)
 class Box:
     """One function: ``name[axes] = reduction over ``over`` of ``body``, or ``body`` itself.
 
     ``line`` is the line that the box belongs to; ``dtype`` that of the array it makes.
+
+    A box with a ``scan`` is made one element of the scan's axis after another. Its value at the
+    element before is read as ``name~prev``, without that axis: by its own body, and by those boxes of
+    its line that its body reads (`PREV`). What a body reads of its own earlier elements at other
+    places is ``name~past``, with the axis (`PAST`).
+
+    ``into`` is the axis of the list that a ``topk``, ``argtopk`` or ``pick`` makes. The body of the
+    first two is the key; that of a ``pick`` is ``keyed(key, payload)``: the payload beside each of the
+    largest keys. ``keys`` names the ``topk`` and the ``argtopk`` whose lists order this one; ties go
+    to the lower position.
 
     Only in streamed plans (`ioweave.derive.streaming`): a box with ``running`` accumulates over
     a streamed axis. While the loop runs, its value so far is read as ``name~`` and the value
@@ -36,6 +58,9 @@ class Box:
     running: bool = False
     rescale: str | None = None
     recentre: str | None = None
+    scan: Recurrence | None = None
+    into: str | None = None
+    keys: tuple[str, str] | None = None
 
     @property
     def all_axes(self) -> tuple[str, ...]:
@@ -84,6 +109,7 @@ def base_name(axis: str) -> str:
 
 
 RUNNING, OLD = "~", "~old"
+PREV, PAST = "~prev", "~past"
 
 
 def running(name: str) -> str:
@@ -98,4 +124,4 @@ def old(name: str) -> str:
 
 def source(array: str) -> str:
     """The box or input behind a read, running and old forms included."""
-    return array.removesuffix(OLD).removesuffix(RUNNING)
+    return array.split(RUNNING, 1)[0]

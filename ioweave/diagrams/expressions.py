@@ -1,12 +1,12 @@
 """Scalar expressions: what a box computes for one index, as immutable trees.
 
-``Reduce`` and ``Composite`` stand only in lines (`ioweave.diagrams.diagram`); opening a
+``Reduce``, ``Scan`` and ``Composite`` stand only in lines (`ioweave.diagrams.diagram`); opening a
 line (`ioweave.diagrams.opening`) leaves boxes whose bodies hold the other nodes alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ioweave.diagrams.affine import Affine
@@ -41,8 +41,24 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Lookup:
+    """A whole number inside an index that no affine form gives: ``page[b, x // p]``, ``x % p``."""
+
+    expr: Expr
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The axes that it depends on, in order of appearance."""
+        return free_axes(self.expr)
+
+    def rename(self, names: Mapping[str, str]) -> Lookup:
+        """The same lookup over renamed axes."""
+        return Lookup(rename_axes(self.expr, dict(names)))
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
-    """One element of an array at affine positions; no positions for a single value."""
+    """One element of an array at positions; no positions for a single value."""
 
     array: str
     index: tuple[Affine, ...] = ()
@@ -58,12 +74,30 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """``op`` over ``axes`` of ``body``; ``where`` leaves terms out (their identity stands in)."""
+    """``op`` over ``axes`` of ``body``; ``where`` leaves terms out (their identity stands in).
+
+    ``into`` is the axis of a list: the ``k`` largest values in descending order (``topk``), or
+    their positions (``argtopk``).
+    """
 
     op: str
     axes: tuple[str, ...]
     body: Expr
     where: Expr | None = None
+    into: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A recurrence along ``axis``: ``body`` reads its own line's earlier values; before the first, ``start``.
+
+    ``backward`` runs from the last element to the first, and the body reads later values.
+    """
+
+    axis: str
+    body: Expr
+    start: Expr
+    backward: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +110,7 @@ class Composite:
     options: tuple[tuple[str, Expr], ...] = ()
 
 
-Expr = Number | Constant | Index | Size | Read | Apply | Reduce | Composite
+Expr = Number | Constant | Index | Size | Read | Apply | Reduce | Scan | Composite
 
 
 def children(e: Expr) -> tuple[Expr, ...]:
@@ -84,8 +118,12 @@ def children(e: Expr) -> tuple[Expr, ...]:
     match e:
         case Apply(args=args):
             return args
+        case Read(index=index):
+            return tuple(lookup.expr for form in index for lookup, _ in form.lookups)
         case Reduce(body=body, where=where):
             return (body,) if where is None else (body, where)
+        case Scan(body=body, start=start):
+            return (body, start)
         case Composite(args=args, options=options):
             return (*args, *(v for _, v in options))
         case _:
@@ -97,6 +135,11 @@ def rebuild(e: Expr, new: tuple[Expr, ...]) -> Expr:
     match e:
         case Apply():
             return replace(e, args=new)
+        case Read(index=index):
+            inner = iter(new)
+            return replace(e, index=tuple(_with_lookups(form, inner) for form in index)) if new else e
+        case Scan():
+            return replace(e, body=new[0], start=new[1])
         case Reduce(where=where):
             return replace(e, body=new[0], where=None if where is None else new[1])
         case Composite(args=args, options=options):
@@ -104,6 +147,17 @@ def rebuild(e: Expr, new: tuple[Expr, ...]) -> Expr:
             return replace(e, args=new[:n], options=tuple((k, v) for (k, _), v in zip(options, new[n:], strict=True)))
         case _:
             return e
+
+
+def _with_lookups(form: Affine, new: Iterator[Expr]) -> Affine:
+    """The form with the expressions of its lookups replaced, in order."""
+    if not form.lookups:
+        return form
+    pairs = [(Lookup(next(new)), c) for _, c in form.lookups]
+    total: dict[Lookup, int] = {}
+    for lookup, c in pairs:
+        total[lookup] = total.get(lookup, 0) + c
+    return Affine.make(dict(form.axes), dict(form.sizes), form.offset, total)
 
 
 def walk(e: Expr) -> Iterator[Expr]:
@@ -140,6 +194,10 @@ def free_axes(e: Expr) -> tuple[str, ...]:
                     for axis in form.names:
                         if axis not in bound:
                             seen.setdefault(axis)
+            case Scan(axis=axis):
+                seen.setdefault(axis)
+                for child in children(node):
+                    visit(child, bound)
             case Reduce(axes=axes):
                 for child in children(node):
                     visit(child, bound | set(axes))
@@ -165,8 +223,13 @@ def rename_axes(e: Expr, names: dict[str, str]) -> Expr:
             case Index(axis=a):
                 return Index(names.get(a, a))
             case Read(array=array, index=index):
-                return Read(array, tuple(form.rename(names) for form in index))
-            case Reduce(axes=axes) | Composite(axes=axes):
+                return Read(array, tuple(_renamed(form, names) for form in index))
+            case Scan(axis=a):
+                return replace(node, axis=names.get(a, a))
+            case Reduce(axes=axes, into=into):
+                into = names.get(into, into) if into else None
+                return replace(node, axes=tuple(names.get(a, a) for a in axes), into=into)
+            case Composite(axes=axes):
                 return replace(node, axes=tuple(names.get(a, a) for a in axes))
             case _:
                 return node
@@ -174,6 +237,13 @@ def rename_axes(e: Expr, names: dict[str, str]) -> Expr:
     return transform(e, step)
 
 
+def _renamed(form: Affine, names: Mapping[str, str]) -> Affine:
+    """The form over renamed axes; its lookups have been renamed already."""
+    return Affine.make(
+        {names.get(a, a): c for a, c in form.axes}, dict(form.sizes), form.offset, dict(form.lookups)
+    )
+
+
 def is_predicate_of_indices(e: Expr) -> bool:
     """Whether the value depends on indices, sizes and constants alone (no array is read)."""
-    return not any(isinstance(n, Read | Reduce | Composite) for n in walk(e))
+    return not any(isinstance(n, Read | Reduce | Scan | Composite) for n in walk(e))
