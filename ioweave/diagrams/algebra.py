@@ -43,7 +43,18 @@ from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.assemble import assemble
 from ioweave.diagrams.diagram import Definition, Diagram, Input, Line
 from ioweave.diagrams.errors import WeaveError
-from ioweave.diagrams.expressions import Composite, Constant, Expr, Read, Reduce, Size, rename_axes, transform, walk
+from ioweave.diagrams.expressions import (
+    Composite,
+    Constant,
+    Expr,
+    Read,
+    Reduce,
+    Scan,
+    Size,
+    rename_axes,
+    transform,
+    walk,
+)
 from ioweave.diagrams.named import Array, Scope, made
 from ioweave.diagrams.parts import as_dim, check_dtype, check_name, definition, parse_fact
 from ioweave.diagrams.signatures import Port, merge, read_box, read_port
@@ -219,10 +230,7 @@ class Term:
                 case Size(axis=name):
                     return Size(axes.get(name, name))
                 case Read(array=array, index=index):
-                    sized = ({axes.get(s, s): c for s, c in f.sizes} for f in index)
-                    return Read(
-                        array, tuple(Affine.make(dict(f.axes), s, f.offset) for f, s in zip(index, sized, strict=True))
-                    )
+                    return Read(array, tuple(_resized(f, axes) for f in index))
                 case _:
                     return e
 
@@ -382,7 +390,8 @@ def _inserted(items: tuple[T, ...], place: int, item: T) -> tuple[T, ...]:
 
 def _resized(form: Affine, axes: Mapping[str, str]) -> Affine:
     """The form with the sizes of renamed axes renamed too."""
-    return Affine.make(dict(form.axes), {axes.get(s, s): c for s, c in form.sizes}, form.offset)
+    sizes = {axes.get(s, s): c for s, c in form.sizes}
+    return Affine.make(dict(form.axes), sizes, form.offset, dict(form.lookups))
 
 
 def _axes_of(line: Line) -> tuple[str, ...]:
@@ -391,6 +400,8 @@ def _axes_of(line: Line) -> tuple[str, ...]:
     for node in walk(line.expr):
         if isinstance(node, Reduce | Composite):
             found.update(dict.fromkeys(node.axes))
+        elif isinstance(node, Scan):
+            found.setdefault(node.axis)
         elif isinstance(node, Read):
             found.update(dict.fromkeys(a for form in node.index for a in form.names))
     return tuple(found)

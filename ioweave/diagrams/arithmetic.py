@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ioweave.diagrams.operators import CASTS
+from ioweave.diagrams.operators import CASTS, KEEP
 
 
 def _masked_sub(a: Any, b: Any) -> Any:
@@ -36,6 +36,32 @@ def _erf(a: Any) -> Any:
     from scipy.special import erf  # half a second to import, and few algorithms need it
 
     return erf(np.asarray(a, dtype=float))
+
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+
+
+def _mixed(h: Any) -> Any:
+    """The finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014) on unsigned 64-bit integers."""
+    for shift, factor in _MIXERS:
+        h = (h ^ (h >> np.uint64(shift))) * np.uint64(factor)
+    return h ^ (h >> np.uint64(31))
+
+
+def keep(p: Any, *indices: Any) -> Any:
+    """Dropout: true with probability ``1 - p``, a function of the indices alone, whatever is computed around it.
+
+    A counter-based draw: h starts at 0 and takes in one index i after the other, h = mix(h + (i + 1) * golden),
+    where mix is the finaliser of splitmix64 and golden its increment, modulo 2**64. The upper 53 bits of h,
+    divided by 2**53, are uniform on [0, 1); the element is kept where they are at least p.
+    """
+    h: Any = np.zeros((), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for i in indices:
+            counter = np.asarray(i).astype(np.int64).astype(np.uint64) + np.uint64(1)
+            h = _mixed(h + counter * np.uint64(_GOLDEN))
+    return np.greater_equal((h >> np.uint64(11)).astype(float) / 2.0**53, p)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -78,6 +104,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "erf": _erf,
     "sin": np.sin,
     "cos": np.cos,
+    KEEP: keep,
     **{name: (lambda a: a) for name in CASTS},
 }
 

@@ -12,6 +12,7 @@ from ioweave.diagrams.expressions import (
     Expr,
     Number,
     Read,
+    Scan,
     Size,
     reads,
     transform,
@@ -49,7 +50,7 @@ def assemble(
     made = [line.name for line in lines]
     if missing := [n for n in wanted if n not in made]:
         raise WeaveError(f"out names {missing[0]}, which is no line; the lines are {', '.join(made)}")
-    read = {r.array for line in lines for r in reads(line.expr)}
+    read = {r.array for line in lines for r in reads(line.expr) if r.array != line.name}
     marked = dict.fromkeys((*wanted, *(n for n in made if n not in read)))
     draft = Diagram(name, given, inputs, lines, tuple(marked), doc)
     axes = axis_names(draft)
@@ -113,6 +114,8 @@ def _check_names(diagram: Diagram, axes: Iterable[str]) -> None:
 def _check_reads(inputs: tuple[Input, ...], lines: tuple[Line, ...]) -> None:
     ranks = {i.name: len(i.dims) for i in inputs}
     for line in lines:
+        if isinstance(line.expr, Scan):  # it reads what it has made so far
+            ranks[line.name] = len(line.axes)
         for r in reads(line.expr):
             if r.array not in ranks:
                 raise WeaveError(f"{line.name} reads {r.array}, which is neither an input nor an earlier line")

@@ -69,11 +69,20 @@ class Box:
 
     @cached_property
     def _reads(self) -> tuple[Read, ...]:
-        return reads(self.body)
+        start = () if self.scan is None else reads(self.scan.start)
+        return tuple(dict.fromkeys((*reads(self.body), *start)))
 
     def reads(self) -> tuple[Read, ...]:
-        """The distinct reads of the body."""
+        """The distinct reads of the body, then those of the start of a recurrence."""
         return self._reads
+
+    @cached_property
+    def _operands(self) -> tuple[Read, ...]:
+        return tuple(r for r in self._reads if not r.array.endswith((PREV, PAST)))
+
+    def operands(self) -> tuple[Read, ...]:
+        """The reads of inputs and of finished or running boxes: all but those of earlier elements of a scan."""
+        return self._operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +97,16 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A diagram opened into boxes, in order; ``base`` maps a component to the name of its size."""
+    """A diagram opened into boxes, in order; ``base`` maps a component to the name of its size.
+
+    ``ties`` has the names of sizes and constants that are worked out from others, with all of those.
+    """
 
     boxes: tuple[Box, ...]
     inputs: tuple[Operand, ...]
     outputs: tuple[str, ...]
     base: tuple[tuple[str, str], ...]
+    ties: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def box(self, name: str) -> Box:
         """The box that makes ``name``; KeyError if there is none."""

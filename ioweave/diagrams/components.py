@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ioweave.diagrams.boxes import Box
-from ioweave.diagrams.expressions import rename_axes
+from ioweave.diagrams.affine import Affine
+from ioweave.diagrams.boxes import PREV, Box, Recurrence, source
+from ioweave.diagrams.expressions import Read, rename_axes
 
 _Key = tuple[str, ...] | tuple[str, int, str]
 
@@ -35,13 +36,17 @@ class _Links:
 def rename_components(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
     """The boxes with every axis renamed to its component."""
     links = _Links()
+    walks = {b.name: b.axes.index(b.scan.axis) for b in boxes if b.scan is not None}
     for box in boxes:
         for place, axis in enumerate(box.axes):
             links.link((box.name, place, axis), (box.name, axis))
         for read in box.reads():
-            for place, form in enumerate(read.index):
+            for place, form in _places(read, walks):
                 for axis in form.names:
-                    links.link((read.array, place, axis), (box.name, axis))
+                    links.link((source(read.array), place, axis), (box.name, axis))
+        for name in box.keys or ():  # lists of one order have the axes of their keys
+            for axis in box.all_axes:
+                links.link((name, axis), (box.name, axis))
     order: dict[str, dict[_Key, str]] = {}
     renamed = []
     for box in boxes:
@@ -55,7 +60,20 @@ def rename_components(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
                 box,
                 axes=tuple(names[a] for a in box.axes),
                 over=tuple(names[a] for a in box.over),
+                into=None if box.into is None else names[box.into],
                 body=rename_axes(box.body, names),
+                scan=box.scan and _walked(box.scan, names),
             )
         )
     return tuple(renamed)
+
+
+def _walked(scan: Recurrence, names: dict[str, str]) -> Recurrence:
+    """The recurrence over renamed axes."""
+    return replace(scan, axis=names[scan.axis], start=rename_axes(scan.start, names))
+
+
+def _places(read: Read, walks: dict[str, int]) -> list[tuple[int, Affine]]:
+    """The positions of a read in its array; the element of the step before has none along the scan's axis."""
+    place = walks.get(source(read.array)) if read.array.endswith(PREV) else None
+    return [(k + (place is not None and k >= place), form) for k, form in enumerate(read.index)]

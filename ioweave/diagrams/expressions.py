@@ -180,6 +180,21 @@ def reads(e: Expr) -> tuple[Read, ...]:
     return tuple(dict.fromkeys(n for n in walk(e) if isinstance(n, Read)))
 
 
+def operands(e: Expr) -> tuple[Read, ...]:
+    """The distinct reads whose values enter that of the tree; not those that only say where to read."""
+    found: dict[Read, None] = {}
+
+    def visit(node: Expr) -> None:
+        if isinstance(node, Read):
+            found.setdefault(node)
+            return
+        for child in children(node):
+            visit(child)
+
+    visit(e)
+    return tuple(found)
+
+
 def free_axes(e: Expr) -> tuple[str, ...]:
     """Axes whose index the value depends on, in order of appearance; bound ones left out."""
     seen: dict[str, None] = {}
@@ -198,9 +213,11 @@ def free_axes(e: Expr) -> tuple[str, ...]:
                 seen.setdefault(axis)
                 for child in children(node):
                     visit(child, bound)
-            case Reduce(axes=axes):
+            case Reduce(axes=axes, into=into):
                 for child in children(node):
                     visit(child, bound | set(axes))
+                if into is not None and into not in bound:
+                    seen.setdefault(into)
             case Composite(op=op, axes=axes):
                 from ioweave.diagrams.operators import COMPOSITES_THAT_REDUCE
 
@@ -239,11 +256,53 @@ def rename_axes(e: Expr, names: dict[str, str]) -> Expr:
 
 def _renamed(form: Affine, names: Mapping[str, str]) -> Affine:
     """The form over renamed axes; its lookups have been renamed already."""
-    return Affine.make(
-        {names.get(a, a): c for a, c in form.axes}, dict(form.sizes), form.offset, dict(form.lookups)
-    )
+    return Affine.make({names.get(a, a): c for a, c in form.axes}, dict(form.sizes), form.offset, dict(form.lookups))
+
+
+def substitute(e: Expr, places: Mapping[str, Affine]) -> Expr:
+    """The tree at other places: each axis of ``places`` replaced by an index form. No axis is bound in ``e``."""
+
+    def step(node: Expr) -> Expr:
+        match node:
+            case Index(axis=axis) if axis in places:
+                return value_of(places[axis])
+            case Read(array=array, index=index):
+                return Read(array, tuple(at_places(form, places) for form in index))
+            case _:
+                return node
+
+    return transform(e, step)
+
+
+def at_places(form: Affine, places: Mapping[str, Affine]) -> Affine:
+    """An index form with axes replaced by forms; those of its lookups have been replaced already."""
+    total = Affine.make({}, dict(form.sizes), form.offset, dict(form.lookups))
+    for axis, c in form.axes:
+        total = total + places.get(axis, Affine.axis(axis)).scale(c)
+    return total
+
+
+def value_of(form: Affine) -> Expr:
+    """An index form as a scalar expression."""
+    terms: list[tuple[Expr, int]] = [(Index(a), c) for a, c in form.axes]
+    terms += [(lookup.expr, c) for lookup, c in form.lookups]
+    terms += [(Size(s), c) for s, c in form.sizes]
+    result: Expr | None = None
+    for term, c in terms:
+        part = term if abs(c) == 1 else Apply("mul", (Number(abs(c)), term))
+        if result is None:
+            result = part if c > 0 else Apply("neg", (part,))
+        else:
+            result = Apply("add" if c > 0 else "sub", (result, part))
+    if result is None:
+        return Number(form.offset)
+    if form.offset:
+        result = Apply("add" if form.offset > 0 else "sub", (result, Number(abs(form.offset))))
+    return result
 
 
 def is_predicate_of_indices(e: Expr) -> bool:
-    """Whether the value depends on indices, sizes and constants alone (no array is read)."""
-    return not any(isinstance(n, Read | Reduce | Scan | Composite) for n in walk(e))
+    """Whether the value follows from indices, sizes and constants alone: no array is read, no chance is drawn."""
+    return not any(
+        isinstance(n, Read | Reduce | Scan | Composite) or (isinstance(n, Apply) and n.op == "keep") for n in walk(e)
+    )

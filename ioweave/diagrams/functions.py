@@ -18,15 +18,19 @@ import math
 from ioweave.diagrams.errors import WeaveError
 from ioweave.diagrams.named import (
     Array,
+    Axis,
     Operand,
     Over,
     apply,
     composite,
     lift,
+    listed,
     over_axes,
     reduce,
 )
+from ioweave.diagrams.operators import KEEP, REVERSED
 from ioweave.diagrams.parts import check_dtype
+from ioweave.diagrams.stepping import scan as scan
 
 inf = math.inf
 
@@ -216,3 +220,25 @@ def rmsnorm(a: Operand, *, over: Over, **options: Operand) -> Array:
 def l2norm(a: Operand, *, over: Over) -> Array:
     """Values over the root of the sum of their squares."""
     return composite("l2norm", a, over)
+
+
+def cumsum(a: Operand, *, over: Axis, reversed: bool = False) -> Array:
+    """The sum of all values up to each one along an axis, or of all from it on; the axis stays."""
+    return composite("cumsum", a, over, **({REVERSED: True} if reversed else {}))
+
+
+def topk(a: Operand, *, over: Over, into: Axis, where: Operand | None = None) -> Array:
+    """The largest values over axes in descending order, along the axis ``into``; ``where`` leaves terms out."""
+    return listed("topk", a, over, into, where)
+
+
+def argtopk(a: Operand, *, over: Axis, into: Axis, where: Operand | None = None) -> Array:
+    """The positions of the largest values over an axis, int32, along ``into``; of equal ones the first."""
+    return listed("argtopk", a, over, into, where)
+
+
+def keep(*indices: Operand, p: Operand) -> Array:
+    """Dropout: true with probability ``1 - p``, a function of whole numbers made of indices alone."""
+    if not indices:
+        raise WeaveError("keep draws for indices; write which, e.g. keep(q, x, p=0.1)")
+    return apply(KEEP, p, *indices)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import sys
+import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +24,8 @@ FAMILIES = (  # in the order of lists
     "softmax attention, normalisers",
     "functions of attention weights",
     "attention without softmax",
+    "recurrences",
+    "selection",
     "losses and similarities",
     "normalisation and statistics",
     "products",
@@ -69,13 +73,20 @@ def entry(name: str, text: str) -> Entry:
     Its first line is the sentence; later lines ``Family: ...`` and ``Paper: ...`` (or ``Source: ...``
     for what is no paper) give the rest. Raises `WeaveError` for a family that is not one of `FAMILIES`.
     """
-    lines = (ast.get_docstring(ast.parse(text)) or "").splitlines()
+    lines = description(text).splitlines()
     told = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
     family = told.get("Family", "")
     if family not in FAMILIES:
         told_family = f"the family `{family}`" if family else "no family"
         raise WeaveError(f"{name} has {told_family}; write one of: {'; '.join(FAMILIES)}")
     return Entry(name, lines[0], family, told.get("Paper", told.get("Source", "")))
+
+
+def description(text: str) -> str:
+    """The string that a text begins with, empty where it begins with anything else; the rest is not read."""
+    blank = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE)
+    first = next(t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in blank)
+    return ast.get_docstring(ast.parse(first.string)) or "" if first.type == tokenize.STRING else ""
 
 
 def source(what: str) -> tuple[str, str]:

@@ -32,6 +32,7 @@ from ioweave.diagrams.expressions import (
     Number,
     Read,
     Reduce,
+    Scan,
     Size,
     children,
     free_axes,
@@ -39,7 +40,9 @@ from ioweave.diagrams.expressions import (
     transform,
 )
 from ioweave.diagrams.notation.printer import print_expr
-from ioweave.diagrams.parts import affine, as_dim, check_dtype, check_name, definition, ordered, parse_fact
+from ioweave.diagrams.parts import affine, as_dim, check_dtype, check_name, definition, ordered, parse_fact, position
+
+OWN = "~own"  # what a recurrence reads of itself before its line has a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,22 +224,21 @@ class Array(Arithmetic):
         return free_axes(self.expr)
 
     def __getitem__(self, index: Operand | tuple[Operand, ...]) -> Array:
-        """The element at affine positions: ``X[i + k, c]``."""
+        """The element at positions made of axes, ``X[i + k, c]``, or looked up: ``K[page[x // p], x % p]``."""
         if self.stored is None:
             raise WeaveError('only inputs and named lines take an index; write .named("T", i) first, then T[i + 1]')
         items = index if isinstance(index, tuple) else (index,)
+        if self.stored == OWN and not self.dims:
+            raise WeaveError(
+                "scan: an earlier element at an index needs its axes; give them, e.g. scan(..., axes=(d, e))"
+            )
         if len(items) != len(self.dims):
             raise WeaveError(f"{self.stored} has {len(self.dims)} axes, not {len(items)}: give one index for each")
         scope, forms = self.scope, []
         for item in items:
             value = lift(item)
             scope = scope | value.scope
-            form = affine(value.expr)
-            if form is None:
-                raise WeaveError(
-                    f"an index of {self.stored} is not affine; write a sum of axes times integers, e.g. 2 * i + k"
-                )
-            forms.append(form)
+            forms.append(position(value.expr))
         return Array(Read(self.stored, tuple(forms)), scope)
 
     def __iter__(self) -> Never:
@@ -260,7 +262,22 @@ class Array(Arithmetic):
         scope = self.scope
         for a in axes:
             scope = scope | Scope(a.space)
-        return made(Line(name, names, self.expr, dtype), scope)
+        return made(Line(name, names, _named(self, name, names), dtype), scope)
+
+
+def _named(value: Array, name: str, axes: tuple[str, ...]) -> Expr:
+    """The right side of the line ``name[axes]``: a recurrence reads its own line."""
+    if not isinstance(value.body, Scan):
+        return value.expr
+    order = [str(form.bare) for form in value.dims]
+
+    def step(e: Expr) -> Expr:
+        if isinstance(e, Read) and e.array == OWN:
+            places = dict(zip(order, e.index, strict=True))
+            return Read(name, tuple(places.get(a, Affine.axis(a)) for a in axes))
+        return e
+
+    return transform(value.body, step)
 
 
 Operand = Axis | Array | int | float
@@ -350,9 +367,17 @@ def lift(value: object) -> Array:
             raise WeaveError(f"{value!r} cannot stand in a formula; write numbers, axes and named arrays")
 
 
+def _operand(value: object) -> Array:
+    """What an operator takes: a value, but no recurrence, which is a line of its own."""
+    found = lift(value)
+    if isinstance(found.body, Scan):
+        raise WeaveError('a scan is a line of its own; name it before it is used, e.g. H = scan(...).named("H", t, d)')
+    return found
+
+
 def apply(op: str, *args: object) -> Array:
     """A scalar operator on values."""
-    values = tuple(lift(a) for a in args)
+    values = tuple(_operand(a) for a in args)
     return Array(Apply(op, tuple(v.expr for v in values)), _scopes(values))
 
 
@@ -376,15 +401,24 @@ def over_axes(over: Over) -> tuple[tuple[str, ...], Scope]:
 
 def reduce(op: str, value: Operand, over: Over, where: Operand | None = None) -> Array:
     """A reduction of ``value`` over axes; ``where`` leaves terms out."""
-    v, (names, scope) = lift(value), over_axes(over)
-    mask = None if where is None else lift(where)
+    v, (names, scope) = _operand(value), over_axes(over)
+    mask = None if where is None else _operand(where)
     scope = v.scope | (Scope() if mask is None else mask.scope) | scope
     return Array(Reduce(op, names, v.expr, None if mask is None else mask.expr), scope)
 
 
+def listed(op: str, value: Operand, over: Over, into: Axis, where: Operand | None = None) -> Array:
+    """A list along the axis ``into``: the largest values over axes, or their positions."""
+    if not isinstance(into, Axis):
+        raise WeaveError(f"{op}: into= takes the axis of the list, e.g. {op}(S, over=x, into=k)")
+    made_here = reduce(op, value, over, where)
+    assert isinstance(made_here.body, Reduce)
+    return replace(made_here, body=replace(made_here.body, into=into.name), scope=made_here.scope | Scope(into.space))
+
+
 def composite(op: str, value: Operand, over: Over, **options: Operand) -> Array:
     """A named composite, such as softmax, of ``value`` over axes."""
-    v, (names, scope) = lift(value), over_axes(over)
+    v, (names, scope) = _operand(value), over_axes(over)
     given = {k: lift(o) for k, o in options.items()}
     scope = _scopes((v, *given.values())) | scope
     return Array(Composite(op, names, (v.expr,), tuple((k, o.expr) for k, o in given.items())), scope)
@@ -419,7 +453,7 @@ def diagram(
         check_name(key)
         if not isinstance(v.expr, Read):
             table.setdefault(v.expr, Read(key, tuple(map(Affine.axis, v.axes))))
-    every = scope | Scope(lines=tuple(Line(key, v.axes, v.expr) for key, v in made_here.items()))
+    every = scope | Scope(lines=tuple(Line(key, v.axes, _named(v, key, v.axes)) for key, v in made_here.items()))
     folded = tuple(replace(line, expr=_fold(line.expr, table, line.name)) for line in every.lines)
     listed = [p.stored for p in parts if isinstance(p, Array) and p.stored is not None]
     order = [*listed, *lines]

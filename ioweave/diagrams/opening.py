@@ -7,16 +7,16 @@ rewrite that replaces one line by the lines of its parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 from ioweave.diagrams.affine import Affine
-from ioweave.diagrams.boxes import Box, Opened, Operand, base_name
+from ioweave.diagrams.boxes import Box, Opened, Operand, Recurrence, base_name
 from ioweave.diagrams.components import rename_components
 from ioweave.diagrams.composites import Definition, definition
 from ioweave.diagrams.diagram import Diagram, Line
-from ioweave.diagrams.dtypes import widest
+from ioweave.diagrams.elements import POSITION, line_dtype, operand_dtype
 from ioweave.diagrams.expressions import (
     Apply,
     Composite,
@@ -25,6 +25,7 @@ from ioweave.diagrams.expressions import (
     Number,
     Read,
     Reduce,
+    Scan,
     Size,
     children,
     free_axes,
@@ -35,23 +36,20 @@ from ioweave.diagrams.expressions import (
     transform,
     walk,
 )
-from ioweave.diagrams.operators import CASTS, REDUCTIONS
+from ioweave.diagrams.operators import LIST_NAMES, REDUCTIONS, REVERSED
+from ioweave.diagrams.recurrences import Walk, as_own, in_lockstep
 
-
-def line_dtype(line: Line, known: dict[str, str]) -> str:
-    """The element type of a line's array: declared, else its outermost cast, else its widest operand."""
-    if line.dtype is not None:
-        return line.dtype
-    if isinstance(line.expr, Apply) and line.expr.op in CASTS:
-        return line.expr.op
-    return widest([known[r.array] for r in reads(line.expr)])
+__all__ = ["can_open", "line_dtype", "open_diagram", "open_line", "open_one"]
+from ioweave.diagrams.sizes import ties
 
 
 class _Opener:
     """Splits one line; `boxes` collects its parts in order of evaluation."""
 
-    def __init__(self, line: Line, dtype: str, others: frozenset[str]) -> None:
+    def __init__(self, line: Line, dtype: str, others: frozenset[str], known: Mapping[str, str]) -> None:
         self.line = line
+        self._known = known  # element types of what the line reads
+        self._walk: Walk | None = None  # the scan that the line is
         self._others = others  # names of inputs and lines, which a part may not take
         self.dtype = dtype
         self.boxes: list[Box] = []
@@ -80,12 +78,31 @@ class _Opener:
         """Add a box and return the read of its value; `part` None names the line itself."""
         body = transform(body, _joined)
         if axes is None:
-            axes = self.ordered(tuple(a for a in free_axes(body) if a not in over))
+            axes = self.ordered(tuple(a for a in (*free_axes(body), *self.steps(body)) if a not in over))
         name = self.line.name if part is None else self.name(part)
-        self.boxes.append(Box(name, axes, body, reduction, over, self.dtype, self.line.name))
-        return Read(name, tuple(Affine.axis(a) for a in axes))
+        return self.add(Box(name, axes, body, reduction, over, self.dtype, self.line.name))
+
+    def add(self, box: Box) -> Read:
+        self.boxes.append(box)
+        return Read(box.name, tuple(Affine.axis(a) for a in box.axes))
+
+    def steps(self, body: Expr) -> tuple[str, ...]:
+        """The axis of the scan around a part that is made anew in each of its steps."""
+        walk = self._walk
+        return (walk.axis,) if walk is not None and any(walk.is_own(r) for r in reads(body)) else ()
+
+    def scan(self, e: Scan) -> None:
+        """The boxes of a recurrence that is the whole line: its parts, then the box that carries the state."""
+        start = self.flatten(e.start)
+        self._walk = Walk(self.line.name, self.line.axes, e.axis, e.backward, start)
+        body = transform(self.flatten(e.body), _joined)
+        recurrence = Recurrence(e.axis, start, e.backward)
+        self.add(Box(self.line.name, self.line.axes, body, None, (), self.dtype, self.line.name, scan=recurrence))
 
     def open(self) -> tuple[Box, ...]:
+        if isinstance(self.line.expr, Scan):
+            self.scan(self.line.expr)
+            return tuple(self.boxes)
         result = self.flatten(self.line.expr, top=True)
         if not (isinstance(result, Read) and self.boxes and self.boxes[-1].name == self.line.name):
             self.emit(None, result, axes=self.line.axes)
@@ -93,6 +110,11 @@ class _Opener:
 
     def flatten(self, e: Expr, top: bool = False) -> Expr:
         match e:
+            case Read(array=array) if self._walk is not None and array == self.line.name:
+                return self._walk.own(rebuild(e, tuple(self.flatten(c) for c in children(e))), self._guards)
+            case Reduce(op, axes, body, where, into) if op in LIST_NAMES:
+                assert into is not None
+                return self.listed(op, axes, self.flatten(body), where and self.flatten(where), into, top)
             case Reduce(op, axes, body, where):
                 return self.reduce(op, axes, self.flatten(body), where and self.flatten(where), top)
             case Composite(op, axes, args, options):
@@ -139,6 +161,26 @@ class _Opener:
             return self.emit(None, body, op, axes, self.line.axes)
         return self.emit(op, body, op, axes)
 
+    def listed(self, op: str, axes: tuple[str, ...], key: Expr, where: Expr | None, into: str, top: bool) -> Expr:
+        """The boxes of a list: its keys, and for positions those beside them."""
+        if where is not None:
+            key = Apply("where", (where, key, Number(REDUCTIONS[op].identity)))
+        key = transform(self.guarded(key, axes, REDUCTIONS[op].identity), _joined)
+        outer = tuple(a for a in (*free_axes(key), *self.steps(key)) if a not in axes)
+        own = self.ordered((*outer, into))
+        at_top = top and set(own) == set(self.line.axes)
+        own = self.line.axes if at_top else own
+        name = self.line.name if at_top else self.name(op)
+        if op == "topk":
+            return self.add(Box(name, own, key, op, axes, self.dtype, self.line.name, into=into))
+        keys = f"{name}.topk"
+        while keys in self._others:
+            keys += "_"
+        dtype = operand_dtype(key, self._known)
+        self.add(Box(keys, own, key, "topk", axes, dtype, self.line.name, into=into))
+        dtype = self.dtype if at_top else POSITION
+        return self.add(Box(name, own, key, op, axes, dtype, self.line.name, into=into, keys=(keys, name)))
+
     def count(self, axes: tuple[str, ...], where: Expr | None) -> Expr:
         """What a mean divides by: the size of its axes, or the count of what `where` keeps."""
         if where is not None:
@@ -149,6 +191,8 @@ class _Opener:
         self, d: Definition, axes: tuple[str, ...], args: list[Expr], options: dict[str, Expr], top: bool
     ) -> Expr:
         arg = args[0]
+        if len(d.lines) == 1 and isinstance(d.lines[0].expr, Scan):
+            return self.prefix(d, d.lines[0].expr, axes[0], arg, options, top)
         # an argument that lacks an axis of the row is the same at every place of it
         row = self.ordered(tuple(dict.fromkeys((*free_axes(arg), *axes))))
         if not _is_row(arg, row):
@@ -175,6 +219,26 @@ class _Opener:
                 result = self.emit(name, body, axes=out_axes)
             values[part.name] = result
         return result
+
+    def prefix(self, d: Definition, e: Scan, axis: str, arg: Expr, options: dict[str, Expr], top: bool) -> Expr:
+        """The box of a composite that is one recurrence along ``axis``; its argument stands in the body."""
+        arg = self.guarded(arg, (axis,), 0)
+        row = self.ordered(tuple(dict.fromkeys((*free_axes(arg), axis, *self.steps(arg)))))
+        at_top = top and set(row) == set(self.line.axes)
+        name, row = (self.line.name, self.line.axes) if at_top else (self.name(d.name), row)
+        backward = options.get(REVERSED) == Number(True)
+        walk = Walk(name, row, axis, backward, e.start)
+        before = Read(walk.previous, tuple(Affine.axis(a) for a in row if a != axis))
+
+        def step(node: Expr) -> Expr:
+            if isinstance(node, Read):
+                return arg if node.array == d.argument else before
+            return node
+
+        body = transform(transform(e.body, step), _joined)
+        return self.add(
+            Box(name, row, body, None, (), self.dtype, self.line.name, scan=Recurrence(axis, e.start, backward))
+        )
 
 
 def _joined(e: Expr) -> Expr:
@@ -229,9 +293,14 @@ def _instantiate(
     return transform(e, step)
 
 
-def open_one(line: Line, dtype: str, others: frozenset[str] = frozenset()) -> tuple[Box, ...]:
-    """The boxes of one line, axes by the line's own names; no part has a name among ``others``."""
-    return _Opener(line, dtype, others).open()
+def open_one(
+    line: Line, dtype: str, others: frozenset[str] = frozenset(), known: Mapping[str, str] | None = None
+) -> tuple[Box, ...]:
+    """The boxes of one line, axes by the line's own names; no part has a name among ``others``.
+
+    ``known`` gives the element types of what the line reads: the keys of its lists have them.
+    """
+    return _Opener(line, dtype, others, known or {}).open()
 
 
 def names_of(diagram: Diagram) -> frozenset[str]:
@@ -247,11 +316,11 @@ def open_diagram(diagram: Diagram) -> Opened:
     names = names_of(diagram)
     for line in diagram.lines:
         known[line.name] = dtype = line_dtype(line, known)
-        boxes.extend(open_one(line, dtype, names))
+        boxes.extend(open_one(line, dtype, names, known))
     renamed = rename_components(tuple(boxes))
     base = {a: base_name(a) for b in renamed for a in b.all_axes}
     inputs = tuple(Operand(i.name, i.dims, i.dtype, i.fact) for i in diagram.inputs)
-    return Opened(renamed, inputs, diagram.outputs, tuple(base.items()))
+    return Opened(renamed, inputs, diagram.outputs, tuple(base.items()), ties(diagram.definitions))
 
 
 def can_open(line: Line) -> bool:
@@ -262,9 +331,15 @@ def can_open(line: Line) -> bool:
 def as_line(box: Box, rename: Callable[[str], str] = base_name) -> Line:
     """A box as a line of its own."""
     names = {a: rename(a) for a in box.all_axes}
-    body = rename_axes(box.body, names)
     over = tuple(names[a] for a in box.over)
-    expr = Reduce(box.reduction, over, body) if box.reduction else body
+    into = names[box.into] if box.into else None
+    if box.scan is not None:
+        own = as_own(box)
+        start = rename_axes(box.scan.start, names)
+        expr: Expr = Scan(names[box.scan.axis], rename_axes(own, names), start, box.scan.backward)
+    else:
+        body = rename_axes(box.body, names)
+        expr = Reduce(box.reduction, over, body, into=into) if box.reduction else body
     return Line(box.name, tuple(names[a] for a in box.axes), expr, box.dtype)
 
 
@@ -278,12 +353,16 @@ def open_line(diagram: Diagram, name: str) -> Diagram:
     names = names_of(diagram)
     for line in diagram.lines:
         known[line.name] = dtype = line_dtype(line, known)
-        if line.name != name:
+        boxes = open_one(line, dtype, names, known) if line.name == name else ()
+        if line.name != name or in_lockstep(boxes):
             lines.append(line)
             continue
-        for box in open_one(line, dtype, names):
+        beside = {box.keys[0] for box in boxes if box.keys is not None}  # keys come again with their positions
+        for box in boxes:
+            if box.name in beside:
+                continue
             part = as_line(box)
-            known[part.name] = dtype
+            known[part.name] = box.dtype
             plain = replace(part, dtype=None)
-            lines.append(plain if line.dtype is None and line_dtype(plain, known) == dtype else part)
+            lines.append(plain if line.dtype is None and line_dtype(plain, known) == box.dtype else part)
     return replace(diagram, lines=tuple(lines))

@@ -35,6 +35,9 @@ SPECIAL = (
 )
 
 
+KEEP = "keep"  # a dropout mask: keep(p, index, ...) is 0 with probability p, whatever is computed around it
+
+
 def _table() -> dict[str, Operator]:
     rows = [
         Operator("add", 2, "vector", "+", 60),
@@ -65,6 +68,7 @@ def _table() -> dict[str, Operator]:
         Operator("masked_div", 2, "special"),
         *(Operator(n, 1, "special") for n in SPECIAL),
         *(Operator(n, 1, "free") for n in DTYPES),  # casts
+        Operator(KEEP, 2, "free"),  # a probability, then any number of indices
     ]
     return {o.name: o for o in rows}
 
@@ -90,16 +94,17 @@ REDUCTIONS: dict[str, Reduction] = {
     "min": Reduction("min", float("inf")),
     "any": Reduction("any", 0.0),
     "all": Reduction("all", 1.0),
+    "topk": Reduction("topk", float("-inf")),  # the identity of a list is that of its keys
+    "argtopk": Reduction("argtopk", float("-inf")),
+    "pick": Reduction("pick", float("-inf")),
 }
-REDUCE_NAMES = frozenset(REDUCTIONS) | {"mean"}  # mean opens to a sum divided by a size or a count
+LIST_NAMES = frozenset({"topk", "argtopk"})  # reductions that make a list along an axis of their own
+# mean opens to a sum divided by a size or a count; only provers make a pick
+REDUCE_NAMES = (frozenset(REDUCTIONS) | {"mean"}) - {"pick"}
 
-COMPOSITES_THAT_KEEP = frozenset({"softmax", "layernorm", "rmsnorm", "l2norm"})
+COMPOSITES_THAT_KEEP = frozenset({"softmax", "layernorm", "rmsnorm", "l2norm", "cumsum"})
 COMPOSITES_THAT_REDUCE = frozenset({"logsumexp"})
 COMPOSITES = COMPOSITES_THAT_KEEP | COMPOSITES_THAT_REDUCE
-LATER = {
-    "topk": "lists",
-    "argtopk": "lists",
-    "scan": "recurrences",
-    "cumsum": "recurrences",
-    "keep": "counter-based dropout",
-}
+SCAN = "scan"
+REVERSED = "reversed"  # the option of what walks along an axis: from the last element to the first
+REVERSIBLE = frozenset({SCAN, "cumsum"})

@@ -10,7 +10,7 @@ from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.diagram import Definition, Line
 from ioweave.diagrams.dtypes import DTYPES
 from ioweave.diagrams.errors import WeaveError
-from ioweave.diagrams.expressions import Apply, Constant, Expr, Index, Number, Size, reads
+from ioweave.diagrams.expressions import Apply, Constant, Expr, Index, Lookup, Number, Size, reads
 
 
 def definition(name: str, value: object) -> Definition:
@@ -77,6 +77,21 @@ def affine(e: Expr) -> Affine | None:
             return None
         case _:
             return None
+
+
+def position(e: Expr) -> Affine:
+    """The expression as an index: affine where it is, and what is not as lookups (`ioweave.diagrams.affine`)."""
+    found = affine(e)
+    if found is not None:
+        return found
+    match e:
+        case Apply(op="neg", args=(a,)):
+            return position(a).scale(-1)
+        case Apply(op="add" | "sub" as op, args=(a, b)):
+            return position(a) + position(b).scale(1 if op == "add" else -1)
+        case Apply(op="mul", args=(Number(value=int() as factor), other) | (other, Number(value=int() as factor))):
+            return position(other).scale(int(factor))
+    return Affine.make({}, {}, 0, {Lookup(e): 1})
 
 
 def as_dim(form: Affine) -> Affine:

@@ -23,6 +23,7 @@ from ioweave.diagrams.notation.syntax import (
     Unary,
     nodes,
 )
+from ioweave.diagrams.operators import SCAN
 from ioweave.diagrams.parts import check_dtype
 
 FILE = "<box>"
@@ -153,12 +154,21 @@ def _elaborated(line: Assign, ports: tuple[Port, ...]) -> Line:
     """The line alone, read amid axes of size 1 and inputs so large that no index leaves them."""
     here = line.position
     every = [n for root in (*(line.axes or ()), line.value) for n in nodes(root)]
-    axes = {a.name for n in every if isinstance(n, Call) for a in n.axes or () if isinstance(a, Name)}
-    axes.update(a.name for a in line.axes or () if isinstance(a, Name))
+    axes = _axes(line)
     names = {n.name for n in every if isinstance(n, Name)} - {p.name for p in ports} - {"inf", line.name}
-    sizes = tuple(Assign(n, None, None, Literal(1 if n in axes else _FAR, here), here) for n in sorted(names))
+    chances = {k.value.name for n in every if isinstance(n, Call) for k in n.keywords if isinstance(k.value, Name)}
+    values = {n: Literal(1, here) if n in axes else Literal(_FAR, here) for n in names}
+    values.update({n: Literal(0.0, here) for n in chances & names - axes})  # an option is a constant, as small as any
+    sizes = tuple(Assign(n, None, None, values[n], here) for n in sorted(names))
+    looked = {m.array for n in every if isinstance(n, Subscript) for i in n.index for m in _arrays(i)}
     inputs = tuple(
-        Declare(p.name, tuple(Literal(_FAR * _FAR, here) for _ in p.dims), Name(p.dtype or "fp16", here), None, here)
+        Declare(
+            p.name,
+            tuple(Literal(_FAR * _FAR, here) for _ in p.dims),
+            Name(p.dtype or ("int32" if p.name in looked else "fp16"), here),
+            None,
+            here,
+        )
         for p in ports
     )
     # a bare index is an axis, so that one which nothing binds is an error
@@ -167,11 +177,26 @@ def _elaborated(line: Assign, ports: tuple[Port, ...]) -> Line:
     return elaborate(Text(FILE, "", (*sizes, *inputs, loose, line))).diagram.lines[0]
 
 
-def _check_index(array: str, index: Node) -> None:
-    """Sizes in an index may only be added: their product has no value before they have one."""
+def _axes(line: Assign) -> frozenset[str]:
+    """The axes that a line binds."""
+    calls = (n for n in nodes(line.value) if isinstance(n, Call))
+    bound = [a for n in calls for a in n.axes or ()] + list(line.axes or ())
+    return frozenset(a.name for a in bound if isinstance(a, Name))
+
+
+def _arrays(index: Node) -> tuple[Subscript, ...]:
+    """The arrays that an index is looked up in."""
+    return tuple(n for n in nodes(index) if isinstance(n, Subscript))
+
+
+def _check_index(array: str, index: Node, axes: frozenset[str]) -> None:
+    """Sizes in an index may only be added, or divide one: their product has no value before they have one."""
     for n in nodes(index):
         if isinstance(n, Binary) and n.op not in ("add", "sub"):
             sides = [any(isinstance(m, Name) for m in nodes(side)) for side in (n.left, n.right)]
+            varies = any((isinstance(m, Name) and m.name in axes) or isinstance(m, Subscript) for m in nodes(n.left))
+            if n.op in ("floordiv", "mod") and varies:
+                continue
             if all(sides) or (n.op != "mul" and any(sides)):
                 raise WeaveError(
                     f"an index of {array} multiplies or divides names; give the result a name, "
@@ -183,12 +208,16 @@ def _check_index(array: str, index: Node) -> None:
 def _reads(line: Assign, scalars: frozenset[str]) -> dict[str, Port]:
     """The arrays that a line reads, with the dimensions that follow from bare indices."""
     found: dict[str, Port] = {}
+    axes = _axes(line)
+    walks = isinstance(line.value, Call) and line.value.function == SCAN
     for node in nodes(line.value):
         port: Port | None = None
         if isinstance(node, Subscript):
+            if walks and node.array == line.name:
+                continue
             dims = tuple(Affine.make({}, {i.name: 1}) if isinstance(i, Name) else None for i in node.index)
             for i in node.index:
-                _check_index(node.array, i)
+                _check_index(node.array, i, axes)
             port = Port(node.array, dims)
         elif isinstance(node, Name) and node.name in scalars:
             port = Port(node.name, ())

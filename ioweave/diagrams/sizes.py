@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ioweave.diagrams.diagram import Definition, Diagram, Position
 from ioweave.diagrams.errors import WeaveError
-from ioweave.diagrams.expressions import Apply, Composite, Constant, Expr, Number, Reduce, walk
+from ioweave.diagrams.expressions import Apply, Composite, Constant, Expr, Number, Reduce, Scan, walk
 
 Value = int | float
 LARGEST = 1 << 40  # of an axis
@@ -63,6 +63,23 @@ def _settle(root: str, table: Mapping[str, Definition], done: dict[str, Value]) 
             path.append(waiting)
 
 
+def ties(definitions: Iterable[Definition]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The names that are worked out from others, each with every name behind it."""
+    direct = {d.name: {n.name for n in walk(d.value) if isinstance(n, Constant)} for d in definitions}
+    found: dict[str, tuple[str, ...]] = {}
+    for name in direct:
+        behind: set[str] = set()
+        todo = list(direct[name])
+        while todo:
+            other = todo.pop()
+            if other not in behind:
+                behind.add(other)
+                todo += direct.get(other, ())
+        if behind:
+            found[name] = tuple(sorted(behind))
+    return tuple(found.items())
+
+
 def axis_sizes(diagram: Diagram, overrides: Mapping[str, Value] | None = None) -> dict[str, int]:
     """The size of every axis of the diagram, dimensions of inputs included.
 
@@ -90,6 +107,8 @@ def axis_names(diagram: Diagram) -> tuple[str, ...]:
         for node in walk(line.expr):
             if isinstance(node, Reduce | Composite):
                 found.update(dict.fromkeys(node.axes))
+            elif isinstance(node, Scan):
+                found.setdefault(node.axis)
     return tuple(found)
 
 

@@ -9,14 +9,27 @@ from pathlib import PurePath
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.diagram import Definition, Diagram, Input, Line, Position
 from ioweave.diagrams.dtypes import DTYPES
+from ioweave.diagrams.elements import kind
 from ioweave.diagrams.errors import WeaveError
-from ioweave.diagrams.expressions import Constant, Expr, Number, children, walk
+from ioweave.diagrams.expressions import (
+    Composite,
+    Constant,
+    Expr,
+    Number,
+    Read,
+    Reduce,
+    Scan,
+    Size,
+    children,
+    reads,
+    walk,
+)
 from ioweave.diagrams.notation.indices import dimension
 from ioweave.diagrams.notation.names import Entity, Names, collect, mentions
 from ioweave.diagrams.notation.nearest import listed, nearest, or_one_of
 from ioweave.diagrams.notation.parser import DEPTH
-from ioweave.diagrams.notation.scalars import constant, scalar
-from ioweave.diagrams.notation.scope import Scope
+from ioweave.diagrams.notation.scalars import constant, right_side
+from ioweave.diagrams.notation.scope import Made, Scope
 from ioweave.diagrams.notation.syntax import Assign, Block, Declare, Name, Node, Statement, Text, nodes
 from ioweave.diagrams.sizes import LARGEST, Value, as_size, evaluate, resolve
 
@@ -44,17 +57,18 @@ def elaborate(text: Text, overrides: Mapping[str, Value] | None = None) -> Elabo
     start = Position(text.file, 1, 1)
     if not names.of("line"):
         raise WeaveError("nothing is computed; write at least one line, e.g. `Y[i] = 2 * X[i]`", start)
-    dims: dict[str, tuple[Affine, ...]] = {}
+    before = Made()
     inputs: list[Input] = []
     lines: list[Line] = []
     for entity in names.of("input"):
-        made = _input(entity, Scope(names, values, dims, entity))
+        made = _input(entity, Scope(names, values, before, entity))
         inputs.append(made)
-        dims[made.name] = made.dims
+        before.dims[made.name] = made.dims
+        before.kinds[made.name] = DTYPES[made.dtype].kind
     for entity in names.of("line"):
-        line = _line(entity, Scope(names, values, dims, entity))
+        line = _line(entity, Scope(names, values, before, entity))
         lines.append(line)
-        dims[line.name] = tuple(Affine((), ((a, 1),), 0) for a in line.axes)
+        _record(line, before, values)
     outputs = _outputs(names, lines)
     _check_read(names, lines, outputs)
     name = PurePath(text.file).stem if not text.file.startswith("<") else "diagram"
@@ -156,10 +170,20 @@ def _line(entity: Entity, scope: Scope) -> Line:
             )
         axes.append(node.name)
     dtype = None if statement.dtype is None else _dtype(statement.dtype)
-    inner = Scope(scope.names, scope.values, scope.dims, entity, tuple(axes))
-    expr = scalar(statement.value, inner)
+    scope.made.kinds[entity.name] = "float" if dtype is None else DTYPES[dtype].kind  # of a recurrence's own elements
+    inner = Scope(scope.names, scope.values, scope.made, entity, tuple(axes))
+    expr = right_side(statement.value, inner)
     _check_depth(expr, statement.value.position)
     return Line(entity.name, tuple(axes), expr, dtype, entity.position)
+
+
+def _record(line: Line, made: Made, values: Mapping[str, Value]) -> None:
+    """Add what is known of a line's array."""
+    made.dims[line.name] = tuple(Affine((), ((a, 1),), 0) for a in line.axes)
+    is_float = line.dtype is not None and DTYPES[line.dtype].kind == "float"
+    made.kinds[line.name] = "float" if is_float else kind(line.expr, made.kinds, values)
+    if isinstance(line.expr, Reduce) and line.expr.op == "argtopk":
+        made.spans[line.name] = (0, int(values[line.expr.axes[0]]) - 1)
 
 
 def _check_depth(e: Expr, position: Position) -> None:
@@ -192,9 +216,7 @@ def _article(kind: str) -> str:
 
 def _check_read(names: Names, lines: list[Line], outputs: tuple[str, ...]) -> None:
     """Every computed line is read or an output."""
-    from ioweave.diagrams.expressions import reads
-
-    read = {r.array for line in lines for r in reads(line.expr)}
+    read = {r.array for line in lines for r in reads(line.expr) if r.array != line.name}
     for line in lines:
         if line.name not in read and line.name not in outputs:
             raise WeaveError(
@@ -237,8 +259,6 @@ def _tiles(statements: tuple[Statement, ...]) -> tuple[Node, ...]:
 
 def unread(diagram: Diagram) -> tuple[str, ...]:
     """One warning for each input, size and constant of a diagram that nothing uses."""
-    from ioweave.diagrams.expressions import Composite, Read, Reduce, Size
-
     used: set[str] = set()
     for d in diagram.definitions:
         used |= {n.name for n in walk(d.value) if isinstance(n, Constant)}
@@ -254,6 +274,8 @@ def unread(diagram: Diagram) -> tuple[str, ...]:
                     used.add(axis)
                 case Reduce(axes=axes) | Composite(axes=axes):
                     used |= set(axes)
+                case Scan(axis=axis):
+                    used.add(axis)
                 case Read(array=array, index=index):
                     used |= {array, *(s for form in index for s, _ in form.sizes)}
                 case _:

@@ -13,8 +13,20 @@ from collections.abc import Iterable
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.diagram import Diagram, Input, Line
 from ioweave.diagrams.dtypes import DTYPES
-from ioweave.diagrams.expressions import Apply, Composite, Constant, Expr, Index, Number, Read, Reduce, Size
-from ioweave.diagrams.operators import CASTS, COMPOSITES_THAT_REDUCE, OPERATORS
+from ioweave.diagrams.expressions import (
+    Apply,
+    Composite,
+    Constant,
+    Expr,
+    Index,
+    Number,
+    Read,
+    Reduce,
+    Scan,
+    Size,
+    rename_axes,
+)
+from ioweave.diagrams.operators import CASTS, COMPOSITES_THAT_REDUCE, KEEP, OPERATORS
 
 _GREEK = re.compile(
     "alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|pi|rho|sigma|tau|phi|chi|psi|omega"
@@ -67,7 +79,17 @@ def _dimension(d: Affine, order: tuple[str, ...]) -> str:
 
 def _line(line: Line) -> str:
     left = symbol(line.name) + _subscript(map(Affine.axis, line.axes), line.axes)
+    if isinstance(line.expr, Scan):
+        return f"{left} &= {_recurrence(line, line.expr)}"
     return f"{left} &= {_expression(line.expr, 0, line.axes)}"
+
+
+def _recurrence(line: Line, e: Scan) -> str:
+    """The step of a recurrence, and what stands before the first one."""
+    before = Affine.make({}, {e.axis: 1}) if e.backward else Affine((), (), -1)
+    forms = [before if a == e.axis else Affine.axis(a) for a in line.axes]
+    first = symbol(line.name) + _subscript(forms, line.axes)
+    return rf"{_expression(e.body, 0, line.axes)}, \quad {first} = {_expression(e.start, 0, line.axes)}"
 
 
 def symbol(name: str) -> str:
@@ -97,9 +119,11 @@ def _affine(form: Affine, bound: tuple[str, ...]) -> str:
     """The form, its axes in the order of ``bound``."""
     axes = sorted(form.axes, key=lambda t: bound.index(t[0]) if t[0] in bound else len(bound))
     terms = [(symbol(a), c) for a, c in axes] + [(_size(a, bound), c) for a, c in form.sizes]
+    terms += [(_expression(lookup.expr, _SUM + 1 if abs(c) == 1 else _PRODUCT, bound), c) for lookup, c in form.lookups]
     text = ""
     for name, c in terms:
-        term = name if abs(c) == 1 else f"{abs(c)}{name}"
+        digits = name[:1].isdigit()
+        term = name if abs(c) == 1 else rf"{abs(c)} \cdot {name}" if digits else f"{abs(c)}{name}"
         text += (" - " if c < 0 else " + ") + term if text else ("-" if c < 0 else "") + term
     if form.offset or not text:
         text += f" {'-' if form.offset < 0 else '+'} {abs(form.offset)}" if text else str(form.offset)
@@ -143,13 +167,25 @@ def _bare(e: Expr, bound: tuple[str, ...]) -> tuple[str, int]:
             return symbol(array) + _subscript(index, bound), _ATOM
         case Reduce():
             return _reduction(e, bound)
+        case Scan(body=body):
+            return _bare(body, bound)
         case Composite(op=op, axes=axes, args=args, options=options):
             inner = (*bound, *axes) if op in COMPOSITES_THAT_REDUCE else bound
             values = ", ".join(_expression(a, 0, inner) for a in args)
+            if op == "cumsum":
+                return _prefix_sum(axes[0], args[0], bool(options), bound)
             given = "".join(rf";\, {symbol(k)} = {_expression(v, 0, bound)}" for k, v in options)
             return rf"\operatorname{{{op}}}{_over(axes)}\left({values}{given}\right)", _ATOM
         case Apply(op=op, args=args):
             return _apply(op, args, bound)
+
+
+def _prefix_sum(axis: str, body: Expr, backward: bool, bound: tuple[str, ...]) -> tuple[str, int]:
+    """A sum over the elements up to the one at hand, or from it on, under an index of another name."""
+    other = axis + "'"
+    inner = _expression(rename_axes(body, {axis: other}), _PRODUCT, (*bound, other))
+    sign = r"\ge" if backward else r"\le"
+    return rf"\sum_{{{symbol(other)} {sign} {symbol(axis)}}} {inner}", _SUM + 5
 
 
 def _over(axes: Iterable[str], condition: str = "") -> str:
@@ -158,6 +194,10 @@ def _over(axes: Iterable[str], condition: str = "") -> str:
 
 def _reduction(r: Reduce, bound: tuple[str, ...]) -> tuple[str, int]:
     inner = (*bound, *r.axes)
+    if r.into is not None:
+        chosen = "" if r.where is None else rf" \,:\, {_expression(r.where, 0, inner)}"
+        number = rf"\operatorname{{{r.op}}}^{{({symbol(r.into)})}}{_over(r.axes, chosen)}"
+        return rf"{number}\left({_expression(r.body, 0, inner)}\right)", _ATOM
     condition = "" if r.where is None else rf" \,:\, {_expression(r.where, 0, inner)}"
     if r.op == "mean":
         return rf"\operatorname{{mean}}{_over(r.axes, condition)}\left({_expression(r.body, 0, inner)}\right)", _ATOM
@@ -170,6 +210,9 @@ def _apply(op: str, args: tuple[Expr, ...], bound: tuple[str, ...]) -> tuple[str
         return _expression(args[index], least, bound)
 
     match op:
+        case _ if op == KEEP:
+            places = ", ".join(text(k) for k in range(1, len(args)))
+            return rf"\operatorname{{keep}}_{{p = {text(0)}}}\left({places}\right)", _ATOM
         case "neg":
             return f"-{text(0, _UNARY)}", _UNARY
         case "not":

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from ioweave.diagrams.diagram import Position
 from ioweave.diagrams.errors import WeaveError
 from ioweave.diagrams.notation.syntax import Assign, Call, Declare, Name, Node, Out, Subscript, Text, nodes
-from ioweave.diagrams.operators import COMPOSITES, LATER, REDUCE_NAMES
+from ioweave.diagrams.operators import COMPOSITES, REDUCE_NAMES, SCAN
 
+BRACKETED = REDUCE_NAMES | COMPOSITES | {SCAN}  # operators that name axes in a bracket
 RESERVED = frozenset({"inf"})
 
 
@@ -106,7 +107,7 @@ def collect(text: Text) -> Names:
             if isinstance(n, Name):
                 bound.setdefault(n.name, n.position)
         for node in nodes(s.value):
-            if isinstance(node, Call) and node.axes and node.function in REDUCE_NAMES | COMPOSITES | set(LATER):
+            if isinstance(node, Call) and node.axes and node.function in BRACKETED:
                 for a in node.axes:
                     if isinstance(a, Name):
                         bound.setdefault(a.name, a.position)
@@ -129,9 +130,7 @@ def _single_values(flat: tuple[Assign | Declare | Out, ...]) -> frozenset[str]:
 
 def _reads(value: Node, arrays: set[str]) -> bool:
     for node in nodes(value):
-        if isinstance(node, Subscript) or (
-            isinstance(node, Call) and (node.axes is not None or node.function in LATER)
-        ):
+        if isinstance(node, Subscript) or (isinstance(node, Call) and node.axes is not None):
             return True
         if isinstance(node, Name) and node.name in arrays:
             return True

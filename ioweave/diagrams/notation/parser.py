@@ -80,14 +80,62 @@ def parse_text(text: str, file: str = "<text>") -> Text:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python's opinions on its own programs do not apply here
-            tree = ast.parse(text)
+            readable, options = _bracket_options(text)
+            tree = ast.parse(readable)
     except SyntaxError as error:
         raise WeaveError(_syntax(error), Position(file, error.lineno or 1, max(error.offset or 1, 1))) from None
     except (RecursionError, MemoryError):
         raise WeaveError(f"an expression is nested too deeply; split it over lines of at most {DEPTH}", start) from None
     except ValueError:
         raise WeaveError("the text has characters that are not UTF-8; a diagram is plain UTF-8 text", start) from None
-    return _Parser(file, tuple(text.splitlines())).text(tree)
+    return _Parser(file, tuple(text.splitlines()), options).text(tree)
+
+
+def _bracket_options(text: str) -> tuple[str, frozenset[tuple[int, int]]]:
+    """``scan[t, reversed=True]`` is no Python: each ``=`` that stands in a square bracket becomes ``:``.
+
+    Also their places, as line and column from 1.
+    """
+    found: list[str] = []
+    places: list[tuple[int, int]] = []
+    open_brackets: list[str] = []
+    quote = ""
+    line, start, i = 1, 0, 0
+    while i < len(text):
+        c = text[i]
+        skip = 1
+        if quote:
+            if c == "\\":
+                skip = 2
+            elif text.startswith(quote, i):
+                skip, quote = len(quote), ""
+        elif c in "\"'":
+            quote = c * 3 if text.startswith(c * 3, i) else c
+            skip = len(quote)
+        elif c == "#":
+            end = text.find("\n", i)
+            skip = (end if end >= 0 else len(text)) - i
+        elif c in "([{":
+            open_brackets.append(c)
+        elif c in ")]}" and open_brackets:
+            open_brackets.pop()
+        elif c == "=" and open_brackets and open_brackets[-1] == "[":
+            alone = text[i - 1] not in "=<>!:" and text[i + 1 : i + 2] != "="
+            if alone:
+                places.append((line, i - start + 1))
+                found.append(":")
+                i += 1
+                continue
+        taken = text[i : i + skip]
+        found.append(taken)
+        newlines = taken.count("\n")
+        if newlines:
+            line += newlines
+            start = i + taken.rfind("\n") + 1
+            if len(quote) == 1:
+                quote = ""  # a string of one quote ends with its line
+        i += skip
+    return "".join(found), frozenset(places)
 
 
 def _syntax(error: SyntaxError) -> str:
@@ -112,6 +160,7 @@ def _syntax(error: SyntaxError) -> str:
 class _Parser:
     file: str
     lines: tuple[str, ...]
+    options: frozenset[tuple[int, int]] = frozenset()  # where a bracket had `=`
 
     def at(self, node: ast.expr | ast.stmt | ast.keyword) -> Position:
         """The place of a node; ast counts columns in UTF-8 bytes from 0, people in characters from 1."""
@@ -266,6 +315,20 @@ class _Parser:
             self.at(call),
         )
 
+    def is_option(self, node: ast.expr) -> bool:
+        """Whether a part of a bracket was written ``name=value``."""
+        if not (isinstance(node, ast.Slice) and isinstance(node.lower, ast.Name) and node.upper is not None):
+            return False
+        before, after = self.at(node.lower), self.at(node.upper)
+        first, last = (before.line, before.column), (after.line, after.column)
+        return node.step is None and any(first < place < last for place in self.options)
+
+    def option(self, node: ast.expr) -> Keyword:
+        assert isinstance(node, ast.Slice)
+        assert isinstance(node.lower, ast.Name)
+        assert node.upper is not None
+        return Keyword(node.lower.id, self.expression(node.upper), self.at(node.lower))
+
     def entries(self, option: str, node: ast.expr) -> tuple[Entry, ...]:
         sample = {"hold": "hold={K: 0}", "place": 'place={P: "smem"}'}.get(option, f"{option}={{q: 128}}")
         if not isinstance(node, ast.Dict):
@@ -319,6 +382,12 @@ class _Parser:
                 return Chain(tuple(_COMPARE[type(o)] for o in ops), operands, at)
             case ast.Call():
                 return self.call(node, below)
+            case ast.Slice(lower=ast.Name(id=name) as lower) if self.is_option(node):
+                raise WeaveError(
+                    f"`{name}=` is an option, and an index has none; options stand with an operator, as in "
+                    "`scan[t, reversed=True](...)`",
+                    self.at(lower),
+                )
             case _:
                 said = _EXPRESSIONS.get(type(node), f"`{type(node).__name__.lower()}` is not part of the notation")
                 raise WeaveError(said, at)
@@ -336,11 +405,14 @@ class _Parser:
     def call(self, node: ast.Call, depth: int) -> Call:
         function: ast.expr = node.func
         axes: tuple[Node, ...] | None = None
+        keywords: list[Keyword] = []
         if isinstance(function, ast.Subscript):
-            axes = self.indices(function.slice)
+            parts = function.slice.elts if isinstance(function.slice, ast.Tuple) else [function.slice]
+            given = [p for p in parts if self.is_option(p)]
+            axes = tuple(self.expression(p) for p in parts if p not in given)
+            keywords.extend(self.option(p) for p in given)
             function = function.value
         name = self.name(function).name
-        keywords: list[Keyword] = []
         for k in node.keywords:
             if k.arg is None:
                 raise WeaveError("`**` is not part of the notation; write the options out", self.at(k))

@@ -17,15 +17,17 @@ from ioweave.diagrams.expressions import (
     Number,
     Read,
     Reduce,
+    Scan,
     Size,
     walk,
 )
-from ioweave.diagrams.operators import COMPARISONS, COMPOSITES_THAT_REDUCE, OPERATORS
+from ioweave.diagrams.operators import COMPARISONS, COMPOSITES_THAT_REDUCE, KEEP, OPERATORS, REVERSED, REVERSIBLE
 from ioweave.diagrams.sizes import axis_names
 
 WIDTH = 110
 _ATOM = 100
 _CHAIN = 40
+_SUM, _PRODUCT = 60, 70
 _UNARY = 80
 _POWER = 90
 
@@ -102,13 +104,14 @@ def print_input(i: Input, order: Sequence[str] = ()) -> str:
 
 def print_line(line: Line, axes: Iterable[str] = ()) -> str:
     """``S[q, x]: fp32 = ...``; ``axes`` are the names that stand as axes elsewhere in the diagram."""
-    reads = any(isinstance(n, Read | Reduce | Composite) for n in walk(line.expr))
+    reads = any(isinstance(n, Read | Reduce | Scan | Composite) for n in walk(line.expr))
     bracket = f"[{', '.join(line.axes)}]" if line.axes else "" if reads or line.dtype else "[()]"
     dtype = f": {line.dtype}" if line.dtype else ""
     known = (
         frozenset(axes)
         | set(line.axes)
         | {a for n in walk(line.expr) if isinstance(n, Reduce | Composite) for a in n.axes}
+        | {n.axis for n in walk(line.expr) if isinstance(n, Scan)}
     )
     return f"{line.name}{bracket}{dtype} = {_Printer(known).text(line.expr, line.axes)}"
 
@@ -129,9 +132,19 @@ def print_affine(form: Affine, sized: Iterable[str] = (), order: Sequence[str] =
     axes = sorted(form.axes, key=lambda t: place.get(t[0], len(place)))
     sizes = sorted(form.sizes, key=lambda t: place.get(t[0], len(place)))
     parts: list[str] = []
-    for name, c in (*axes, *((f"size({s})" if s in wrap else s, c) for s, c in sizes)):
+    inner = _Printer(wrap)
+
+    def add(name: str, c: int) -> None:
         term = name if abs(c) == 1 else f"{abs(c)} * {name}"
         parts.append((" - " if c < 0 else " + ") + term if parts else ("-" if c < 0 else "") + term)
+
+    for axis, c in axes:
+        add(axis, c)
+    for lookup, c in form.lookups:
+        least = _PRODUCT + 1 if abs(c) > 1 else _UNARY + 1 if c < 0 and not parts else _SUM + 1
+        add(inner.at(lookup.expr, tuple(order), least), c)
+    for size, c in sizes:
+        add(f"size({size})" if size in wrap else size, c)
     if form.offset or not parts:
         parts.append((" - " if form.offset < 0 else " + ") + str(abs(form.offset)) if parts else str(form.offset))
     return "".join(parts)
@@ -178,17 +191,25 @@ class _Printer:
                 return f"{array}[{', '.join(print_affine(f, self.axes, bound) for f in index)}]", _ATOM
             case Apply(op=op, args=args):
                 return self.apply(e, op, args, bound)
-            case Reduce(op=op, axes=axes, body=body, where=where):
+            case Reduce(op=op, axes=axes, body=body, where=where, into=into):
                 inner = _within(bound, axes)
                 masked = "" if where is None else f", where={self.text(where, inner)}"
-                return f"{op}[{', '.join(axes)}]({self.text(body, inner)}{masked})", _ATOM
+                listed = "" if into is None else f", into={into}"
+                return f"{op}[{', '.join(axes)}]({self.text(body, inner)}{listed}{masked})", _ATOM
+            case Scan(axis=axis, body=body, start=start, backward=backward):
+                option = f", {REVERSED}=True" if backward else ""
+                return f"scan[{axis}{option}]({self.text(body, bound)}, start={self.text(start, bound)})", _ATOM
             case Composite(op=op, axes=axes, args=args, options=options):
                 inner = _within(bound, axes) if op in COMPOSITES_THAT_REDUCE else bound
-                parts = [self.text(a, inner) for a in args] + [f"{k}={self.text(v, bound)}" for k, v in options]
-                return f"{op}[{', '.join(axes)}]({', '.join(parts)})", _ATOM
+                given = [f"{k}={self.text(v, bound)}" for k, v in options]
+                way = given if op in REVERSIBLE else []
+                parts = [self.text(a, inner) for a in args] + [g for g in given if g not in way]
+                return f"{op}[{', '.join((*axes, *way))}]({', '.join(parts)})", _ATOM
 
     def apply(self, e: Apply, op: str, args: tuple[Expr, ...], bound: tuple[str, ...]) -> tuple[str, int]:
         operator = OPERATORS[op]
+        if op == KEEP:
+            return f"{KEEP}({', '.join(self.text(a, bound) for a in args[1:])}, p={self.text(args[0], bound)})", _ATOM
         if operator.symbol is None or (op == "neg" and _positive(args[0])):
             return f"{op}({', '.join(self.text(a, bound) for a in args)})", _ATOM
         strength = operator.precedence

@@ -23,11 +23,12 @@ from ioweave.diagrams.expressions import (
     Number,
     Read,
     Reduce,
+    Scan,
     Size,
     free_axes,
     walk,
 )
-from ioweave.diagrams.operators import CASTS, COMPARISONS, OPERATORS
+from ioweave.diagrams.operators import CASTS, COMPARISONS, KEEP, LIST_NAMES, OPERATORS, REVERSED, SCAN
 from ioweave.diagrams.sizes import axis_names
 
 _ATOM, _POWER, _UNARY = 100, 90, 80
@@ -53,6 +54,7 @@ class _Printer:
     names: dict[tuple[str, str], str] = field(default_factory=dict)
     axes: frozenset[str] = frozenset()
     defined: set[str] = field(default_factory=set)  # a tie may stand before what it is tied to
+    walked: tuple[Line, Scan] | None = None  # the recurrence that is being printed
 
     def source(self) -> str:
         d = self.diagram
@@ -78,7 +80,7 @@ class _Printer:
     def name_all(self) -> None:
         """A Python name for every axis, constant and array, apart from those imported."""
         taken = set(_FREE) | {*_FUNCTION.values(), *_REDUCTION.values(), *OPERATORS, "array", "axes", "constant"}
-        taken |= {"cast", "diagram", "dot", "inf", "number", "where"}
+        taken |= {"cast", "diagram", "dot", "inf", "number", "where", SCAN, *LIST_NAMES}
         taken |= {n.op for line in self.diagram.lines for n in walk(line.expr) if isinstance(n, Composite)}
         wanted = [("value", d.name) for d in self.diagram.definitions]
         wanted += [("array", i.name) for i in self.diagram.inputs] + [("array", n.name) for n in self.diagram.lines]
@@ -141,12 +143,28 @@ class _Printer:
         return f'{self.array(i.name)} = {self.use("array")}("{i.name}"{dims}, dtype="{i.dtype}"{fact})'
 
     def line(self, line: Line) -> str:
-        text = self.lifted(line.expr) if _native(line.expr) else self.expression(line.expr, _ATOM)
+        if isinstance(line.expr, Scan):
+            text = self.scan(line, line.expr)
+        else:
+            text = self.lifted(line.expr) if _native(line.expr) else self.expression(line.expr, _ATOM)
         if isinstance(line.expr, Index):
             text += ".index"
         axes = "".join(f", {self.value(a)}" for a in line.axes)
         dtype = f', dtype="{line.dtype}"' if line.dtype else ""
         return f'{self.array(line.name)} = {text}.named("{line.name}"{axes}{dtype})'
+
+    def scan(self, line: Line, e: Scan) -> str:
+        """A recurrence as a function of what came before, under the name of its line."""
+        self.walked = line, e
+        body = self.expression(e.body, 0)
+        self.walked = None
+        others = [self.value(a) for a in line.axes if a != e.axis]
+        state = f"({others[0]},)" if len(others) == 1 else f"({', '.join(others)})"
+        way = f", {REVERSED}=True" if e.backward else ""
+        return (
+            f"{self.use(SCAN)}({self.value(e.axis)}, lambda {self.array(line.name)}: {body}, "
+            f"start={self.expression(e.start, 0)}{way}, axes={state})"
+        )
 
     def form(self, form: Affine) -> str:
         """An affine index: axes by name, sizes by `.size`, constants by name."""
@@ -154,7 +172,9 @@ class _Printer:
         order = [d.name for d in self.diagram.definitions]
         axes = sorted(form.axes, key=lambda t: order.index(t[0]))
         sizes = [(self.value(n) + (".size" if n in self.axes else ""), c) for n, c in form.sizes]
-        for name, c in (*((self.value(a), c) for a, c in axes), *sizes):
+        alone = len(form.lookups) == 1 and form == Affine.make({}, {}, 0, {form.lookups[0][0]: 1})
+        looked = [(self.expression(lookup.expr, 0 if alone else _UNARY + 1), c) for lookup, c in form.lookups]
+        for name, c in (*((self.value(a), c) for a, c in axes), *looked, *sizes):
             term = name if abs(c) == 1 else f"{abs(c)} * {name}"
             text += (" - " if c < 0 else " + ") + term if text else ("-" if c < 0 else "") + term
         if form.offset or not text:
@@ -192,6 +212,8 @@ class _Printer:
                 return self.read(e), _ATOM
             case Reduce():
                 return self.reduction(e), _ATOM
+            case Scan():
+                raise TypeError("a recurrence is a whole line")
             case Composite(op=op, axes=axes, args=args, options=options):
                 given = "".join(f", {k}={self.expression(v, 0)}" for k, v in options)
                 values = ", ".join(self.expression(a, 0) for a in args)
@@ -205,6 +227,9 @@ class _Printer:
             return f"{sign}{self.operand(args[0], _UNARY, True)}", _UNARY
         if op == "abs":
             return f"abs({self.operand(args[0], 0, True)})", _ATOM
+        if op == KEEP:
+            places = ", ".join(self.expression(a, 0) for a in args[1:])
+            return f"{self.use(KEEP)}({places}, p={self.expression(args[0], 0)})", _ATOM
         if op in CASTS:
             return f'{self.use("cast")}({self.expression(args[0], 0)}, "{op}")', _ATOM
         sign_or_none = OPERATORS[op].symbol
@@ -225,9 +250,20 @@ class _Printer:
 
     def read(self, r: Read) -> str:
         name = self.array(r.array)
+        if self.walked is not None and r.array == self.walked[0].name:
+            return self.own(name, r, *self.walked)
         if not r.index or r.index == self.own_index(r.array):
             return name
         return f"{name}[{', '.join(self.form(f) for f in r.index)}]"
+
+    def own(self, name: str, r: Read, line: Line, e: Scan) -> str:
+        """What a recurrence reads of itself: bare the step before, else the place along its axis first."""
+        place = line.axes.index(e.axis)
+        before = Affine.make({e.axis: 1}, {}, 1 if e.backward else -1)
+        others = [f for k, f in enumerate(r.index) if k != place]
+        if r.index[place] == before and others == [Affine.axis(a) for a in line.axes if a != e.axis]:
+            return name
+        return f"{name}[{', '.join(self.form(f) for f in (r.index[place], *others))}]"
 
     def own_index(self, array: str) -> tuple[Affine, ...] | None:
         """The index at which the bare array is read, if it may stand bare."""
@@ -239,13 +275,15 @@ class _Printer:
 
     def reduction(self, r: Reduce) -> str:
         over = f"over={self.over(r.axes)}"
+        if r.into is not None:
+            over += f", into={self.value(r.into)}"
         if r.where is not None:
             over += f", where={self.expression(r.where, 0)}"
         elif r.op == "sum" and isinstance(r.body, Apply) and r.body.op == "mul":
             a, b = r.body.args
             if all(axis in free_axes(f) for axis in r.axes for f in (a, b)):
                 return f"{self.use('dot')}({self.expression(a, 0)}, {self.expression(b, 0)}, {over})"
-        return f"{self.use(_REDUCTION[r.op])}({self.expression(r.body, 0)}, {over})"
+        return f"{self.use(_REDUCTION.get(r.op, r.op))}({self.expression(r.body, 0)}, {over})"
 
     def over(self, axes: Iterable[str]) -> str:
         names = [self.value(a) for a in axes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.diagram import Position
 from ioweave.diagrams.errors import WeaveError
 from ioweave.diagrams.expressions import (
@@ -16,21 +17,37 @@ from ioweave.diagrams.expressions import (
     Size,
 )
 from ioweave.diagrams.notation.indices import index
+from ioweave.diagrams.notation.names import BRACKETED
 from ioweave.diagrams.notation.nearest import listed, nearest, or_one_of
 from ioweave.diagrams.notation.scope import Scope
 from ioweave.diagrams.notation.syntax import Binary, Call, Chain, Literal, Name, Node, Subscript, Unary
+from ioweave.diagrams.notation.walks import (
+    check_key,
+    is_reversed,
+    keep,
+    list_axis,
+    one_axis,
+    own_read,
+    reads_itself,
+    scan,
+    whole_right_side,
+)
 from ioweave.diagrams.operators import (
     COMPOSITES,
     COMPOSITES_THAT_KEEP,
-    LATER,
+    KEEP,
+    LIST_NAMES,
     OPERATORS,
     REDUCE_NAMES,
+    REVERSED,
+    REVERSIBLE,
+    SCAN,
 )
 
 INFIX = frozenset(o.name for o in OPERATORS.values() if o.symbol)
-FUNCTIONS = frozenset(OPERATORS) - INFIX | {"neg"}  # neg(1) is the negation of 1; -1 is a number
-CALLABLE = FUNCTIONS | REDUCE_NAMES | COMPOSITES | {"size"}
-OPTIONS = {"rmsnorm": ("eps",), "layernorm": ("eps",)}
+FUNCTIONS = frozenset(OPERATORS) - INFIX - {KEEP} | {"neg"}  # neg(1) is the negation of 1; -1 is a number
+CALLABLE = FUNCTIONS | BRACKETED | {"size", KEEP}
+OPTIONS = {"rmsnorm": ("eps",), "layernorm": ("eps",), "cumsum": (REVERSED,)}
 _BARE = {  # dividing by, or taking a root, logarithm or power of, an index (counting.md 2)
     "div": (1, "divides by"),
     "floordiv": (1, "divides by"),
@@ -41,6 +58,13 @@ _BARE = {  # dividing by, or taking a root, logarithm or power of, an index (cou
     "log2": (0, "takes the logarithm of"),
     "pow": (0, "takes a power of"),
 }
+
+
+def right_side(node: Node, scope: Scope) -> Expr:
+    """The right side of a line: a recurrence, or the expression of a node."""
+    if isinstance(node, Call) and node.function == SCAN and node.axes is not None:
+        return scan(node, _axes(node, scope), scope, scalar)
+    return scalar(node, scope)
 
 
 def scalar(node: Node, scope: Scope) -> Expr:
@@ -90,7 +114,7 @@ def _name(node: Name, scope: Scope) -> Expr:
         dims = scope.array(name, node.position)
         if dims:
             raise WeaveError(
-                f"`{name}` has {_axes_of(scope, name)}; write which element, e.g. `{_sample(scope, name)}`",
+                f"`{name}` has {_axes_of(dims)}; write which element, e.g. `{_sample(name, dims)}`",
                 node.position,
             )
         return Read(name, ())
@@ -109,20 +133,24 @@ def _name(node: Name, scope: Scope) -> Expr:
     )
 
 
-def _axes_of(scope: Scope, name: str) -> str:
-    dims = scope.dims[name]
+def _axes_of(dims: tuple[Affine, ...]) -> str:
     shown = ", ".join(str(d) for d in dims)
     return f"{len(dims)} ax{'i' if len(dims) == 1 else 'e'}s [{shown}]" if dims else "no axes"
 
 
-def _sample(scope: Scope, name: str) -> str:
-    dims = scope.dims[name]
+def _sample(name: str, dims: tuple[Affine, ...]) -> str:
     return f"{name}[{', '.join(str(d) for d in dims)}]" if dims else name
 
 
 def _call_sample(name: str) -> str:
     if name in ("min", "max"):
         return f"{name}(a, b)"
+    if name in LIST_NAMES:
+        return f"{name}[x](S[q, x], into=k)"
+    if name == SCAN:
+        return "scan[t](A[t - 1] + X[t], start=0)"
+    if name == KEEP:
+        return f"{KEEP}(q, x, p=0.1)"
     if name in REDUCE_NAMES | COMPOSITES:
         return f"{name}[x](S[q, x])"
     return "size(d)" if name == "size" else f"{name}(" + ", ".join("abc"[: OPERATORS[name].arity]) + ")"
@@ -130,18 +158,19 @@ def _call_sample(name: str) -> str:
 
 def _read(node: Subscript, scope: Scope) -> Expr:
     name = node.array
-    if scope.names.array(name) is None and name in REDUCE_NAMES | COMPOSITES | set(LATER):
-        _later(name, node.position)
+    if scope.names.array(name) is None and name in BRACKETED:
         raise WeaveError(f"`{name}[...]` needs its argument, as in `{_call_sample(name)}`", node.position)
     dims = scope.array(name, node.position)
     if len(node.index) != len(dims):
         raise WeaveError(
-            f"`{name}` has {_axes_of(scope, name)} but {len(node.index)} ind{'ex' if len(node.index) == 1 else 'ices'} "
-            f"here; write `{_sample(scope, name)}`",
+            f"`{name}` has {_axes_of(dims)} but {len(node.index)} ind{'ex' if len(node.index) == 1 else 'ices'} "
+            f"here; write `{_sample(name, dims)}`",
             node.position,
         )
+    if name == scope.line.name:
+        return own_read(node, dims, scope, scalar)
     places = enumerate(zip(node.index, dims, strict=True))
-    return Read(name, tuple(index(n, scope, name, place, dim) for place, (n, dim) in places))
+    return Read(name, tuple(index(n, scope, name, place, dim, scalar) for place, (n, dim) in places))
 
 
 def _binary(node: Binary, scope: Scope) -> Expr:
@@ -179,34 +208,30 @@ def _check_divisor(arg: Expr, position: Position, scope: Scope) -> None:
         raise WeaveError("this divides by zero; the divisor must not be 0", position)
 
 
-def _later(name: str, position: Position) -> None:
-    if name in LATER:
-        what = LATER[name]
-        are = "are" if what.endswith("s") else "is"
-        raise WeaveError(f"`{name}`: {what} {are} not supported yet; write it without, or leave the line out", position)
-
-
 def _call(node: Call, scope: Scope) -> Expr:
     name, position = node.function, node.position
-    _later(name, position)
     if name == "size":
         return _size(node, scope)
     if node.axes is not None:
+        if name == SCAN:
+            raise whole_right_side(node, scope)
         if name in REDUCE_NAMES:
             return _reduce(node, scope)
         if name in COMPOSITES:
             return _composite(node, scope)
-        if name in FUNCTIONS:
+        if name in FUNCTIONS | {KEEP}:
             raise WeaveError(
                 f"`{name}` works element by element and takes no axes; write `{_call_sample(name)}`", position
             )
+    elif name == KEEP:
+        return keep(node, scope, scalar)
     elif name in FUNCTIONS:
         return _function(node, scope)
-    elif name in REDUCE_NAMES | COMPOSITES:
+    elif name in BRACKETED:
         raise WeaveError(f"`{name}` needs the axes it works over; write `{_call_sample(name)}`", position)
     if scope.names.array(name) is not None:
         raise WeaveError(f"`{name}` is an array, not a function; read it with a bracket, `{name}[...]`", position)
-    hint = nearest(name, CALLABLE | set(LATER))
+    hint = nearest(name, CALLABLE)
     raise WeaveError(f"unknown operator `{name}`{hint}; the operators are {listed(sorted(CALLABLE), 99)}", position)
 
 
@@ -289,12 +314,21 @@ def _reduce(node: Call, scope: Scope) -> Expr:
     axes = _axes(node, scope)
     inner = scope.bind(axes)
     where: Expr | None = None
+    lists = node.function in LIST_NAMES
     for k in node.keywords:
+        if k.name == "into" and lists:
+            continue
         if k.name != "where":
-            raise WeaveError(f"`{node.function}` has no option `{k.name}`; it has `where=`", k.position)
+            known = "`into=` and `where=`" if lists else "`where=`"
+            raise WeaveError(f"`{node.function}` has no option `{k.name}`; it has {known}", k.position)
         where = scalar(k.value, inner)
-    body = scalar(_argument(node), inner if where is None else inner.given(where, True))
-    return Reduce(node.function, axes, body, where)
+    argument = _argument(node)
+    into = list_axis(node, axes, scope) if lists else None
+    body = scalar(argument, inner if where is None else inner.given(where, True))
+    made = Reduce(node.function, axes, body, where, into)
+    if into is not None:
+        check_key(Reduce(node.function, axes, body, where), into, node)
+    return made
 
 
 def _composite(node: Call, scope: Scope) -> Expr:
@@ -311,6 +345,8 @@ def _composite(node: Call, scope: Scope) -> Expr:
         inner = scope
     else:
         inner = scope.bind(axes)
+    if name in REVERSIBLE:
+        one_axis(node, axes)
     options: list[tuple[str, Expr]] = []
     for k in node.keywords:
         if k.name not in OPTIONS.get(name, ()):
@@ -318,11 +354,17 @@ def _composite(node: Call, scope: Scope) -> Expr:
                 raise WeaveError(f"`{name}` is masked inside: write `{name}[x](where(c, S[q, x], -inf))`", k.position)
             known = listed(OPTIONS.get(name, ()))
             raise WeaveError(f"`{name}` has no option `{k.name}`; its options: {known}", k.position)
+        if k.name == REVERSED:
+            if is_reversed(k):
+                options.append((k.name, Number(True)))
+            continue
         value = scalar(k.value, scope)
         if not isinstance(value, Number | Constant):
             raise WeaveError(f"`{k.name}` is a number or the name of a constant, as in `{k.name}=1e-5`", k.position)
         options.append((k.name, value))
-    return Composite(name, axes, (scalar(_argument(node), inner),), tuple(options))
+    argument = scalar(_argument(node), inner)
+    reads_itself(argument, axes, node, scope)
+    return Composite(name, axes, (argument,), tuple(options))
 
 
 def constant(node: Node, known: frozenset[str]) -> Expr:
