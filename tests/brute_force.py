@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from ioweave.derive.streaming import repair
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.arithmetic import FUNCTIONS
 from ioweave.diagrams.boxes import Box, base_name, source
-from ioweave.diagrams.expressions import Apply, Constant, Expr, Index, Number, Read, Size
+from ioweave.diagrams.expressions import Apply, Constant, Expr, Index, Number, Read, Size, reads
 from ioweave.diagrams.opening import open_diagram
 from ioweave.diagrams.operators import REDUCTIONS
 from ioweave.hierarchy.levelled import Levelled, Region
@@ -48,11 +48,14 @@ class Moved:
         return sum(self.loads.values()) + sum(self.stores.values())
 
 
-def brute_force(levelled: Levelled) -> Moved:
-    """What the whole file moves; raises `Unrunnable` where the rules refuse a region."""
+def brute_force(levelled: Levelled, arrays: Mapping[str, Any] | None = None) -> Moved:
+    """What the whole file moves; raises `Unrunnable` where the rules refuse a region.
+
+    ``arrays`` are the index arrays that are looked up.
+    """
     moved = Moved()
     for region in levelled.regions:
-        _Region(levelled, region).count(moved)
+        _Region(levelled, region, arrays or {}).count(moved)
     moved.loads = {k: v for k, v in moved.loads.items() if v}
     moved.stores = {k: v for k, v in moved.stores.items() if v}
     return moved
@@ -61,8 +64,9 @@ def brute_force(levelled: Levelled) -> Moved:
 class _Region:
     """One region: its boxes, their places, and the values that the indices alone decide."""
 
-    def __init__(self, levelled: Levelled, region: Region) -> None:
+    def __init__(self, levelled: Levelled, region: Region, arrays: Mapping[str, Any]) -> None:
         diagram = levelled.diagram
+        self.arrays = arrays
         self.values = diagram.values()
         opened = open_diagram(diagram)
         lines = set(region.lines())
@@ -117,8 +121,19 @@ class _Region:
         tiled = {a for a, _ in (*region.group, *region.stream)}
         for r in (r for b in self.boxes.values() for r in b.reads() if r.array in self.boxes):
             for axis, form in zip(self.boxes[r.array].axes, r.index, strict=True):
-                if axis in tiled and form.names != (axis,):
+                if axis in tiled and (form.names != (axis,) or form.lookups):
                     raise Unrunnable(f"what is read of {r.array} does not move with {axis}")
+        for r in (r for b in self.boxes.values() for r in b.reads() if r.array not in self.boxes):
+            for inner in _index_reads(r):
+                if inner.array in self.boxes:
+                    raise Unrunnable(f"{r.array} is loaded before {inner.array} is made")
+                if self.hold.get(inner.array, self._natural(inner)) > self.hold.get(r.array, self._natural(r)):
+                    raise Unrunnable(f"{r.array} is loaded before {inner.array}")
+
+    def _natural(self, r: Read) -> int:
+        names = {a for form in r.index for a in form.names}
+        first = len(self.split)
+        return max((j + 1 - first for j, a in enumerate(self.loops) if a in names and j >= first), default=0)
 
     # places of boxes among the runs of the loops (14, 18)
 
@@ -253,9 +268,9 @@ class _Region:
                 return self.size(axis), frozenset()
             case Read(array=array) if array in self.boxes:
                 value = self.known(array, self.at(e, env))
-                return value, frozenset() if value is not None else frozenset({e})
+                return value, frozenset() if value is not None else frozenset({e, *_index_reads(e)})
             case Read():
-                return None, frozenset({e})
+                return None, frozenset({e, *_index_reads(e)})
             case Apply("where", (condition, yes, no)):
                 value, needs = self.row(condition, env)
                 if value is not None:
@@ -274,7 +289,27 @@ class _Region:
         return tuple(self.index(form, env) for form in read.index)
 
     def index(self, form: Affine, env: dict[str, int]) -> int:
-        return form.fixed(self.values) + sum(c * env[a] for a, c in form.axes)
+        looked_up = sum(c * int(self.looked_up(lookup.expr, env)) for lookup, c in form.lookups)
+        return form.fixed(self.values) + sum(c * env[a] for a, c in form.axes) + looked_up
+
+    def looked_up(self, e: Expr, env: dict[str, int]) -> Any:
+        """A number inside an index; what lies out of range is nowhere."""
+        match e:
+            case Number(value=value):
+                return value
+            case Constant(name=name):
+                return self.values[name]
+            case Index(axis=axis):
+                return env[axis]
+            case Size(axis=axis):
+                return self.size(axis)
+            case Read(array=array):
+                at = self.at(e, env)
+                inside = all(0 <= i < n for i, n in zip(at, self.shape[array], strict=True))
+                return self.arrays[array][at] if inside else -(1 << 40)
+            case Apply(op=op, args=args):
+                return FUNCTIONS[op](*(self.looked_up(a, env) for a in args))
+        raise AssertionError(e)
 
     # counting
 
@@ -474,6 +509,9 @@ class _Instance:
     def _cover(self, r: Read, at: Place, among: frozenset[str], trips: Trips, tile: dict[str, range]) -> None:
         needs = []
         for form, n in zip(r.index, self.region.shape[r.array], strict=True):
+            if form.lookups:  # all of it may be asked for
+                needs.append(range(n))
+                continue
             ends = itertools.product(*((tile[a][0], tile[a][-1]) for a in form.names))
             at_ends = [self.region.index(form, dict(zip(form.names, e, strict=True))) for e in ends]
             needs.append(range(max(0, min(at_ends)), min(n, max(at_ends) + 1)))
@@ -482,6 +520,11 @@ class _Instance:
             if all(mine):
                 old = self.cover.get(key)
                 self.cover[key] = mine if old is None else [_hull(a, b) for a, b in zip(old, mine, strict=True)]
+
+
+def _index_reads(r: Read) -> set[Read]:
+    """The reads inside the index of a read, and inside theirs."""
+    return {inner for form in r.index for lookup, _ in form.lookups for inner in reads(lookup.expr)}
 
 
 def _meet(a: range, b: range) -> range:

@@ -137,6 +137,16 @@ def test_ragged_steps_of_two_softmaxes(steps: str, d: int) -> None:
     assert agrees(written(head, lines, f", group={{q: 4}}, stream={{{steps}}}"))
 
 
+def test_a_neighbour_reads_a_state_that_is_corrected_as_it_grows() -> None:
+    # the first tile of q needs nothing of row -1, the others the state of one row more than their own
+    levelled = parse_levelled(
+        "q, x = 6, 8\nS[q, x]: fp32\nwith level('smem', group={q: 2}, stream={x: 3}):\n"
+        "    R[q] = logsumexp[x](S[q, x])\n    J[q] = where(q >= 1, R[q - 1], 0)\n"
+    )
+    for checked in (*check(levelled, {}), *check(levelled)):
+        assert checked.row.passed, checked.row.because
+
+
 def test_a_hold_serves_the_readers_inside_its_loop() -> None:
     head, lines, _ = SHARED["two softmaxes over two loops"]
     text = written(head, lines, ", group={d: 1}, stream={x: 1, d: 1, q: 5}, hold={Q: 1}")

@@ -208,7 +208,7 @@ def test_bounds_never_exceed_the_count(diagram: Diagram, data: st.DataObject, ac
     boxes = opened.boxes[len(opened.boxes) - count :]
     outside = {r.array for b in opened.boxes if b not in boxes for r in b.reads()}
     stored = frozenset(b.name for b in boxes if b.name in opened.outputs or b.name in outside)
-    f = frame(boxes, stored)
+    f = frame(boxes, stored, setting)
     try:
         b = basis(f, boxes, stored, setting, density(boxes, stored, setting))
         loops = data.draw(st.sampled_from(list(sequences(f))))

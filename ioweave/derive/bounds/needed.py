@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from ioweave.derive.bounds.cancelled import surviving
+from ioweave.derive.counting.gathers import Look, whole
+from ioweave.derive.program.reach import Reach, whole_reaches
+from ioweave.derive.program.setting import Setting
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.arithmetic import FUNCTIONS
 from ioweave.diagrams.boxes import Box, Opened, Operand, base_name
 from ioweave.diagrams.dtypes import size_bytes
+from ioweave.diagrams.errors import Refused
 from ioweave.diagrams.expressions import (
     Apply,
     Constant,
@@ -86,14 +91,18 @@ def compulsory(opened: Opened, sizes: Mapping[str, int | float]) -> Compulsory:
     ``sizes`` holds the diagram's numbers: sizes and the constants that predicates use.
     """
     where = scope(opened, sizes)
+    setting = Setting.make(opened, sizes) if _looks_up(opened) else None
     rows: list[tuple[str, int, int]] = []
     boxes = demanded(opened, where)
+    left = surviving(opened, boxes, sizes)
     try:
         masks = tuple(dict.fromkeys(m for b in boxes for m in _masks(b.body)))
         counted: dict[frozenset[str], int] = {}
         for operand in opened.inputs:
-            found = [r for b in boxes for r in b.reads() if r.array == operand.name]
-            values = max((_elements(r, operand, masks, where, counted) for r in found), default=0)
+            # what a scan starts from may be masked away with its first element
+            found = [r for b in boxes for r in (reads(b.body) if masks else b.reads()) if r.array == operand.name]
+            found = [r for r in found if left is None or r in left]
+            values = max((_elements(r, operand, masks, where, counted, setting) for r in found), default=0)
             if values:
                 rows.append((operand.name, values, size_bytes(values, operand.dtype)))
     except (_Unclear, KeyError):  # a mask of unknown meaning, or a name without a number: no input counts
@@ -170,11 +179,19 @@ def _guarded(yes: Expr, no: Expr) -> bool:
 
 
 def _elements(
-    read: Read, operand: Operand, masks: tuple[Mask, ...], where: Scope, counted: dict[frozenset[str], int]
+    read: Read,
+    operand: Operand,
+    masks: tuple[Mask, ...],
+    where: Scope,
+    counted: dict[frozenset[str], int],
+    setting: Setting | None,
 ) -> int:
-    """Distinct elements of a read that surely count."""
+    """Distinct elements of a read that surely count; of what is looked up the fewest that its index may name."""
     if not masks:
-        return _distinct(read.index, where)
+        reaches = () if setting is None else whole_reaches(read, setting)
+        taken = {k for s in reaches for k in s.places}
+        rest = tuple(f for k, f in enumerate(read.index) if k not in taken)
+        return _distinct(rest, where) * math.prod(_fewest(s, setting) for s in reaches if setting is not None)
     axes = [form.bare for form in read.index]
     named = [a for a in axes if a is not None]
     if len(named) != len(axes) or len(set(named)) != len(named):
@@ -184,6 +201,18 @@ def _elements(
     if shared not in counted:
         counted[shared] = _count_unmasked(masks, sorted(tied), sorted(shared), where)
     return counted[shared] * math.prod(where.size(a) for a in named if a not in tied)
+
+
+def _looks_up(opened: Opened) -> bool:
+    return any(f.lookups for b in opened.boxes for r in b.reads() for f in r.index)
+
+
+def _fewest(reach: Reach, setting: Setting) -> int:
+    """The fewest elements of what is looked up; 1 where they are too many to count."""
+    try:
+        return max(1, whole(reach, setting.sizes, Look(least=True)))
+    except Refused:
+        return 1
 
 
 def _distinct(index: tuple[Affine, ...], where: Scope) -> int:

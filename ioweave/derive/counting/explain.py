@@ -7,15 +7,18 @@ from typing import Any, Literal
 
 from ioweave.derive.counting.flops import column_flops
 from ioweave.derive.counting.formulas import BYTES, load_pieces, store_pieces, works
+from ioweave.derive.counting.gathers import Look, overflows
 from ioweave.derive.counting.levelled import Counts, Placed
 from ioweave.derive.counting.masks import Survival, predicates
 from ioweave.derive.counting.memory import largest_column
-from ioweave.derive.counting.region import count_loads, count_stores, trace
+from ioweave.derive.counting.region import count_loads, count_stores, least_values, trace
 from ioweave.derive.counting.symbolic import Term, text
 from ioweave.derive.counting.symbols import Names, extent_term, region_names
 from ioweave.derive.program.arithmetic_cost import operand_axes, operations, product_operations
 from ioweave.derive.program.program import Column, Load, Program, Store, Variable
-from ioweave.diagrams.boxes import Box, source
+from ioweave.derive.program.reach import Reach
+from ioweave.derive.program.spans import Span
+from ioweave.diagrams.boxes import PREV, Box, source
 from ioweave.diagrams.dtypes import DTYPES
 
 
@@ -61,7 +64,7 @@ def explain(counts: Counts) -> tuple[Explained, ...]:
 
 
 def _loads(p: Placed, names: Names, survive: Survival | None) -> list[Explained]:
-    counted = dict(count_loads(p.program, p.tiles, survive))
+    counted = dict(count_loads(p.program, p.tiles, survive, Look(p.setting.integers)))
     rows = []
     for load, piece in load_pieces(p, names):
         formula = names.formula(piece.terms)
@@ -70,13 +73,13 @@ def _loads(p: Placed, names: Names, survive: Survival | None) -> list[Explained]
         rows.append(
             Explained(
                 "transfers", p.program.name, load.label, "load", n, "values", formula.text,
-                _load_rule(load, p, names), lines, not piece.exact and formula.value != n,
+                _load_rule(load, p, names, survive), lines, not piece.exact and formula.value != n,
             )
         )  # fmt: skip
     return rows
 
 
-def _load_rule(load: Load, p: Placed, names: Names) -> str:
+def _load_rule(load: Load, p: Placed, names: Names, survive: Survival | None) -> str:
     v = p.program.variable(load.variable)
     held = dict(p.region.hold).get(load.array)
     parts = [f"loaded at depth {load.depth}"]
@@ -92,16 +95,32 @@ def _load_rule(load: Load, p: Placed, names: Names) -> str:
         parts.append(f"again in pass {later + 1}")
     parts.append(_instances(p, names))
     spans = v.pieces[0]
+    looked_up = dict.fromkeys(a for piece in v.pieces for s in piece if isinstance(s, Reach) for a in s.arrays)
+    if looked_up:
+        fewer = least_values(load, p.program, p.tiles, p.setting, survive)
+        most = "all that there is" if _all_of_it(load, p) else "the most that it may name"
+        known = "what it names" if fewer is None else f"{most}, and {fewer:,} at least"
+        parts.append(f"looked up in {' and '.join(looked_up)}: {known}")
     if len(v.pieces) > 1:
         rule += ", 21"
         parts.append(f"the union of {len(v.pieces)} reads")
-    elif any(s.axes and s.bare is None for s in spans):
+    elif any(isinstance(s, Span) and s.axes and s.bare is None for s in spans):
         rule += ", 20"
         parts.append("windows, whose overlap is loaded again")
     if any(predicates(_box(p.program, box)) for box, _ in load.reads) or _masked(p):
         rule += ", 26"
         parts.append("where some read of it survives the masks")
     return f"{rule}: {', '.join(parts)}"
+
+
+def _all_of_it(load: Load, p: Placed) -> bool:
+    """Whether a first tile may name more places than there are: then all of them are counted."""
+    v = p.program.variable(load.variable)
+    bounds = {a: (0, n) for a, n in p.tiles.sizes.items()}
+    for a in (*p.program.grouped, *p.program.loops):
+        t = p.tiles.intervals(a, a in v.entered)
+        bounds[a] = (int(t.lo[0]), int(t.hi[0]))
+    return any(overflows(s, bounds) for piece in v.pieces for s in piece if isinstance(s, Reach))
 
 
 def _masked(p: Placed) -> bool:
@@ -157,18 +176,22 @@ def _memory(p: Placed, names: Names, survive: Survival | None) -> list[Explained
         rows.append(
             Explained(
                 "memory", p.program.name, name, v.role, held, "bytes", formula.text,
-                f"counting.md 28: live at {title}; {_life(v, times)}, {v.dtype}",
+                f"counting.md 28: live at {title}; {_life(v, times, p.program)}, {v.dtype}",
                 _lines(v, p.program), formula.value != held, title,
             )
         )  # fmt: skip
     return rows
 
 
-def _life(v: Variable, buffers: int) -> str:
+def _life(v: Variable, buffers: int, program: Program) -> str:
     if v.role == "slab":
         until = "to the end of its trip" if v.entered else "throughout"
         many = f" in {buffers} buffers" if buffers > 1 else ""
         return f"loaded from {v.array}{many}, and kept {until}"
+    if v.name.startswith(v.array + PREV):
+        return f"{v.array} as it was before the step, from which the next element is made"
+    if v.role == "state" and _box(program, v.array).scan is not None:
+        return "every element in the place of the one before it"
     if v.role == "state":
         return "accumulated from step to step"
     if v.role == "old":
@@ -223,7 +246,7 @@ def _work_rule(kind: str, box: Box, column: Column) -> str:
                 parts.append(f"{each} for each element of an operand over {', '.join(axes)}")
     else:
         each = operations(cost.body)[kind == "special"]
-        over = ", ".join(box.all_axes) or "one element"
+        over = ", ".join(cost.all_axes) or "one element"
         if each:
             parts.append(f"{each} for each element of {over}")
         if kind == "vector" and cost.reduction is not None:

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from ioweave.derive.counting.entries import Entries
-from ioweave.derive.counting.lengths import Bounds, interval, length, union_of_boxes, without_gaps
+from ioweave.derive.counting.gathers import Look, Piece, alike, elements, is_gathered, union
+from ioweave.derive.counting.lengths import Bounds, interval, length, points, union_of_boxes, without_gaps
 from ioweave.derive.counting.tiles import Tiles
+from ioweave.derive.program.reach import Place, Reach
 from ioweave.derive.program.spans import Span
 from ioweave.diagrams.errors import Refused
 
 GRID = 1 << 24
-
-Piece = tuple[Span, ...]
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,13 @@ class Mask:
     flags: tuple[Any, ...]
 
 
-def total(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: Mask | None = None) -> int:
+def total(
+    pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: Mask | None = None, look: Look | None = None
+) -> int:
     """The sum, over instances and trips of the entered loops, of the size of the pieces' union.
 
-    ``entered`` are the loops run at this depth. Raises Refused where the grid is too large to sum.
+    ``entered`` are the loops run at this depth; ``look`` tells what is known of index arrays. Raises Refused
+    where the grid is too large to sum.
     """
     if mask is not None and all(bool(np.all(f)) for f in mask.flags):
         mask = None
@@ -47,15 +50,18 @@ def total(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: 
         result *= tiles.number(axis, axis in entered)
     loose, tied = _components(pieces, masked)
     for span in loose:
-        result *= _loose(span, entered, tiles)
+        result *= _loose(span, entered, tiles, look)
     if tied or mask is not None:
-        result *= _tied([tuple(p[k] for k in tied) for p in pieces], entered, tiles, mask)
+        some = pieces if tied == list(range(len(pieces[0]))) else [tuple(p[k] for k in tied) for p in pieces]
+        result *= _tied(some, entered, tiles, mask, look)
     return result
 
 
-def _components(pieces: Sequence[Piece], masked: set[str]) -> tuple[list[Span], list[int]]:
+def _components(pieces: Sequence[Piece], masked: set[str]) -> tuple[list[Place], list[int]]:
     """Positions that stand alone (their span), and positions to be summed together."""
     rank = len(pieces[0])
+    if not alike(pieces):
+        return [], list(range(rank))
     tied: set[int] = set()
     for k in range(rank):
         mine = {a for p in pieces for a, _ in p[k].axes}
@@ -65,16 +71,16 @@ def _components(pieces: Sequence[Piece], masked: set[str]) -> tuple[list[Span], 
     return [pieces[0][k] for k in range(rank) if k not in tied], sorted(tied)
 
 
-def _loose(span: Span, entered: frozenset[str], tiles: Tiles) -> int:
-    if span.bare is not None and span.size == tiles.sizes[span.bare]:
+def _loose(span: Place, entered: frozenset[str], tiles: Tiles, look: Look | None) -> int:
+    if isinstance(span, Span) and span.bare is not None and span.size == tiles.sizes[span.bare]:
         return span.size
-    return _tied([(span,)], entered, tiles, None)
+    return _tied([(span,)], entered, tiles, None, look)
 
 
-def _tied(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: Mask | None) -> int:
+def _tied(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: Mask | None, look: Look | None) -> int:
     """The sum over the grid of tiles of every axis of these pieces (and of the mask)."""
     if mask is not None and (held := _windows_held(pieces, entered, mask.entries)):
-        return _held(pieces, entered, tiles, mask, held)
+        return _held(pieces, entered, tiles, mask, held, look)
     axes = sorted({a for piece in pieces for span in piece for a, _ in span.axes})
     bounds: dict[str, tuple[Any, Any]] = {}
     weight: Any = np.ones((), dtype=object)
@@ -88,7 +94,9 @@ def _tied(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: 
         shape[k + 1] = len(t.lo)
         cells *= len(t.lo)
         bounds[a] = (t.lo.reshape(shape), t.hi.reshape(shape))
-        weight = weight * t.weight.astype(object).reshape(shape) if t.count != len(t.lo) else weight
+        if t.count != len(t.lo):
+            _check_even(pieces, a, t.count)
+            weight = weight * t.weight.astype(object).reshape(shape)
     for a in free:
         bounds.setdefault(a, (0, tiles.sizes[a]))
     alive: list[Any] | None = None
@@ -101,7 +109,16 @@ def _tied(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: 
         raise Refused(
             f"the tiles of {', '.join(axes)} are tied together and there are {cells:,} of them, too many to sum"
         )
-    return _weighted(_union(pieces, bounds, alive), weight)
+    return _weighted(_union(pieces, bounds, alive, look), weight)
+
+
+def _check_even(pieces: Sequence[Piece], axis: str, count: int) -> None:
+    """Refuse to let one tile stand for many where lookups may tell them apart."""
+    for span in (s for p in pieces for s in p):
+        if isinstance(span, Reach) and span.plain is None and any(a == axis for a, _ in span.axes):
+            raise Refused(
+                f"what is looked up differs from tile to tile of {axis}, and there are {count:,} of them, too many"
+            )
 
 
 def _windows_held(pieces: Sequence[Piece], entered: frozenset[str], entries: Entries) -> str | None:
@@ -114,7 +131,9 @@ def _windows_held(pieces: Sequence[Piece], entered: frozenset[str], entries: Ent
     return None
 
 
-def _held(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: Mask, axis: str) -> int:
+def _held(
+    pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: Mask, axis: str, look: Look | None
+) -> int:
     """The union, over the trips inside the depth at which an array is held, of what survives in them, by element."""
     entries = mask.entries
     if entries.runs is not None or entries.length > GRID >> 8:
@@ -124,6 +143,8 @@ def _held(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: 
         )
     outer, _ = entries.keys(entered)
     at = entries.bounds({*entered, *tiles.stream})
+    gathered = _unknown(pieces, look)
+    whole = {a: np.broadcast_arrays(*x, outer)[:2] for a, x in entries.bounds(entered).items() if a in entries.axes}
     free = sorted({a for p in pieces for s in p for a, _ in s.axes} - set(entries.axes))
     cells = [tiles.intervals(a, a in entered) for a in free]
     total = work = 0
@@ -134,16 +155,32 @@ def _held(pieces: Sequence[Piece], entered: frozenset[str], tiles: Tiles, mask: 
             bounds[a] = (int(c.lo[k]), int(c.hi[k]))
             weight *= int(c.weight[k])
         found: dict[int, list[Any]] = {}
+        unknown: dict[int, list[int]] = {}
         for row, key in enumerate(outer):
             bounds.update({a: (int(at[a][0][row]), int(at[a][1][row])) for a in entries.axes})
-            for piece, flag in zip(pieces, mask.flags, strict=True):
-                if np.broadcast_to(flag, outer.shape)[row]:
-                    found.setdefault(int(key), []).append(_points(piece, bounds))
-                    work += len(found[int(key)][-1])
+            flags = [bool(np.broadcast_to(flag, outer.shape)[row]) for flag in mask.flags]
+            if gathered and any(flags):
+                unknown.setdefault(int(key), []).append(int(_union(pieces, bounds, list(flags), look)))
+                continue
+            for piece in (p for p, flag in zip(pieces, flags, strict=True) if flag):
+                found.setdefault(int(key), []).append(elements(piece, bounds, look or Look()))
+                work += len(found[int(key)][-1])
             if work > GRID:
                 raise Refused(f"what survives of the steps of {axis} is counted by element, and there are too many")
         total += weight * sum(len(np.unique(np.concatenate(p), axis=0)) for p in found.values())
+        for key, steps in unknown.items():
+            if look is not None and look.least:
+                total += weight * max(steps)
+                continue
+            row = int(np.flatnonzero(outer == key)[0])
+            bounds.update({a: (int(whole[a][0][row]), int(whole[a][1][row])) for a in entries.axes})
+            total += weight * min(sum(steps), int(_union(pieces, bounds, None, look)))
     return total
+
+
+def _unknown(pieces: Sequence[Piece], look: Look | None) -> bool:
+    """Whether what pieces touch is not known element by element."""
+    return any(isinstance(s, Reach) and not (look or Look()).knows(s) for p in pieces for s in p)
 
 
 def _rows(
@@ -180,7 +217,13 @@ def _weighted(values: Any, weight: Any) -> int:
     return int(np.sum(np.asarray(values).astype(object) * weight))
 
 
-def _union(pieces: Sequence[Piece], bounds: Bounds, alive: list[Any] | None) -> Any:
+def _union(pieces: Sequence[Piece], bounds: Bounds, alive: list[Any] | None, look: Look | None = None) -> Any:
+    if is_gathered(pieces):
+        return union(pieces, bounds, alive, look, lambda spans: _union_of_spans([spans], bounds, None))
+    return _union_of_spans([tuple(s for s in p if isinstance(s, Span)) for p in pieces], bounds, alive)
+
+
+def _union_of_spans(pieces: Sequence[tuple[Span, ...]], bounds: Bounds, alive: list[Any] | None) -> Any:
     if not pieces[0]:
         hit: Any = 1
         if alive is not None:
@@ -198,7 +241,7 @@ def _union(pieces: Sequence[Piece], bounds: Bounds, alive: list[Any] | None) -> 
     return _element_sets(pieces, bounds, alive)
 
 
-def _shares(piece: Piece) -> bool:
+def _shares(piece: tuple[Span, ...]) -> bool:
     seen: set[str] = set()
     for span in piece:
         axes = {a for a, _ in span.axes}
@@ -208,7 +251,7 @@ def _shares(piece: Piece) -> bool:
     return False
 
 
-def _element_sets(pieces: Sequence[Piece], bounds: Bounds, alive: list[Any] | None) -> Any:
+def _element_sets(pieces: Sequence[tuple[Span, ...]], bounds: Bounds, alive: list[Any] | None) -> Any:
     """The union of exact sets of elements, tile by tile: diagonals, gaps, and unions of those."""
     axes = sorted({a for p in pieces for s in p for a, _ in s.axes})
     arrays = [x for a in axes for x in bounds[a]] + (alive or [])
@@ -223,27 +266,10 @@ def _element_sets(pieces: Sequence[Piece], bounds: Bounds, alive: list[Any] | No
         found: Any = np.zeros((0, len(pieces[0])), dtype=np.int64)
         for k, piece in enumerate(pieces):
             if alive is None or bool(np.broadcast_to(alive[k], shape)[at]):
-                points = _points(piece, here)
-                work += len(points)
+                mine = points(piece, here)
+                work += len(mine)
                 if work > GRID:
                     raise Refused("a diagonal or strided read is counted by element, and there are too many elements")
-                found = np.concatenate([found, points])
+                found = np.concatenate([found, mine])
         out[at] = len(np.unique(found, axis=0))
     return out
-
-
-def _points(piece: Piece, bounds: Bounds) -> Any:
-    axes = sorted({a for s in piece for a, _ in s.axes})
-    ranges = [np.arange(*bounds[a]) for a in axes]
-    windows = [np.arange(s.low, s.high + 1) for s in piece]
-    grids = np.meshgrid(*ranges, *windows, indexing="ij") if ranges or windows else []
-    index = dict(zip(axes, grids, strict=False))
-    columns = []
-    for k, s in enumerate(piece):
-        value = grids[len(axes) + k]
-        for a, c in s.axes:
-            value = value + c * index[a]
-        columns.append(value.ravel())
-    points = np.stack(columns, axis=1)
-    limits = np.array([interval(s, bounds) for s in piece])
-    return points[((points >= limits[:, 0]) & (points < limits[:, 1])).all(axis=1)]

@@ -20,6 +20,7 @@ from ioweave.derive.counting.symbols import Formula, Names, Sum, is_exact, produ
 from ioweave.derive.counting.terms import terms
 from ioweave.derive.program.arithmetic_cost import operand_axes, operations, product_operations
 from ioweave.derive.program.program import Column, Load
+from ioweave.derive.program.reach import Place, Reach
 from ioweave.derive.program.slots import corrections
 from ioweave.derive.program.spans import Span, bare
 from ioweave.diagrams.dtypes import DTYPES
@@ -89,14 +90,16 @@ def load_pieces(p: Placed, names: Names) -> list[tuple[Load, Piece]]:
     return result
 
 
-def _joined(pieces: Sequence[tuple[Span, ...]], entered: frozenset[str], p: Placed, names: Names) -> Sum:
+def _joined(pieces: Sequence[tuple[Place, ...]], entered: frozenset[str], p: Placed, names: Names) -> Sum:
     """A sum that is at least the union of pieces: their hull, or all of them, whichever is less."""
     every = gather(swept_term(piece, entered, p, names) for piece in pieces)
-    if any(s.axes != t.axes for piece in pieces for s, t in zip(piece, pieces[0], strict=True)):
+    if any(isinstance(s, Reach) for piece in pieces for s in piece) or any(
+        s.axes != t.axes for piece in pieces for s, t in zip(piece, pieces[0], strict=True)
+    ):
         return every
     hull = [
         replace(spans[0], low=min(s.low for s in spans), high=max(s.high for s in spans), parts=())
-        for spans in zip(*pieces, strict=True)
+        for spans in zip(*([s for s in piece if isinstance(s, Span)] for piece in pieces), strict=True)
     ]
     one = (swept_term(hull, entered, p, names),)
     return one if symbolic.evaluate(one, names.values) <= symbolic.evaluate(every, names.values) else every

@@ -98,6 +98,24 @@ def _values(span: Span, bounds: Mapping[str, tuple[int, int]]) -> np.ndarray[Any
     return kept
 
 
+def points(piece: tuple[Span, ...], bounds: Bounds) -> Any:
+    """The elements that a product of spans touches over bounds, one row each; some may stand more than once."""
+    axes = sorted({a for s in piece for a, _ in s.axes})
+    ranges = [np.arange(*bounds[a]) for a in axes]
+    windows = [np.arange(s.low, s.high + 1) for s in piece]
+    grids = np.meshgrid(*ranges, *windows, indexing="ij") if ranges or windows else []
+    index = dict(zip(axes, grids, strict=False))
+    columns = []
+    for k, s in enumerate(piece):
+        value = grids[len(axes) + k]
+        for a, c in s.axes:
+            value = value + c * index[a]
+        columns.append(value.ravel())
+    points = np.stack(columns, axis=1)
+    limits = np.array([interval(s, bounds) for s in piece])
+    return points[((points >= limits[:, 0]) & (points < limits[:, 1])).all(axis=1)]
+
+
 def union_of_boxes(pieces: list[list[tuple[Any, Any]]], alive: list[Any] | None = None) -> Any:
     """The number of elements in a union of boxes, each a list of half-open intervals, by inclusion-exclusion.
 

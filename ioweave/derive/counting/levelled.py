@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ioweave.derive.counting.region import count_region, merge_tiles
 from ioweave.derive.counting.tiles import Tiles
@@ -15,6 +16,7 @@ from ioweave.derive.streaming.merge import PART, state_name
 from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.errors import Refused
 from ioweave.diagrams.opening import open_diagram
+from ioweave.diagrams.scans import scan_axes
 from ioweave.hierarchy.counts import Flops, RegionCount, Transfers
 from ioweave.hierarchy.levelled import Levelled, Region
 
@@ -95,13 +97,15 @@ def place(levelled: Levelled, values: Mapping[str, int | float], accumulate: str
         stream = {a: min(s, setting.sizes[a]) for a, s in region.stream}
         reduced = {a for b in boxes for a in b.over}
         split = tuple(a for a, g in group.items() if a in reduced)
-        shape = Shape(tuple(group), tuple(stream), split, region.hold)
+        single = frozenset(a for a, s in stream.items() if s == 1)
+        shape = Shape(tuple(group), tuple(stream), split, region.hold, single & scan_axes(boxes))
         program = build(region.name, boxes, stored_arrays(opened, boxes), shape, setting)
-        tiles = Tiles(group, stream, setting.sizes)
-        result.append(Placed(region, program, tiles, setting, region.buffers))
+        inside = setting.with_lengths(program.lengths)
+        tiles = Tiles(group, stream, inside.sizes)
+        result.append(Placed(region, program, tiles, inside, region.buffers))
         if program.merge is not None:
             after = merge_tiles(program, tiles)
-            merge_setting = _bind_parts(setting, program, after)
+            merge_setting = _bind_parts(inside, program, after)
             implicit = Region(program.merge.name, region.level, (), (), tuple(after.stream.items()))
             result.append(Placed(implicit, program.merge, after, merge_setting))
     return tuple(result)
@@ -118,10 +122,18 @@ def _bind_parts(setting: Setting, program: Program, tiles: Tiles) -> Setting:
     return replace(setting, sizes=dict(tiles.sizes), shapes=shapes, dtypes=dtypes)
 
 
-def count(levelled: Levelled, values: Mapping[str, int | float], accumulate: str = "fp32") -> Counts:
+def count(
+    levelled: Levelled,
+    values: Mapping[str, int | float],
+    accumulate: str = "fp32",
+    integers: Mapping[str, Any] | None = None,
+) -> Counts:
     """Exact counts of a levelled diagram for concrete sizes.
 
-    Raises Refused where a region cannot be run as written (counting.md 15 to 17, 24, 26).
+    ``integers`` are index arrays whose numbers are known, by name; what is looked up in others is counted as the
+    most that it may be. Raises Refused where a region cannot be run as written (counting.md 15 to 17, 24, 26).
     """
     placed = place(levelled, values, accumulate)
+    if integers is not None:
+        placed = tuple(replace(p, setting=replace(p.setting, integers=integers)) for p in placed)
     return Counts(tuple(count_region(p.program, p.tiles, p.setting, p.buffers) for p in placed), placed)

@@ -7,6 +7,7 @@ boxes of a region, then what is wanted is followed backwards, both for all tiles
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +17,14 @@ import numpy as np
 from ioweave.derive.counting.entries import Column, Entries
 from ioweave.derive.counting.lengths import Bounds, interval
 from ioweave.derive.counting.predicates import FALSE, MIXED, TRUE, decide
+from ioweave.derive.counting.succession import first_tiles, handed_back, several
 from ioweave.derive.counting.tiles import Tiles
 from ioweave.derive.program.program import Load, Program
 from ioweave.derive.program.setting import Setting
 from ioweave.derive.program.slots import Nests, Slot, corrections, references
 from ioweave.derive.program.spans import bare
 from ioweave.diagrams.arithmetic import FUNCTIONS
-from ioweave.diagrams.boxes import OLD, RUNNING, Box, source
+from ioweave.diagrams.boxes import OLD, PAST, PREV, RUNNING, Box, source
 from ioweave.diagrams.expressions import (
     Apply,
     Constant,
@@ -31,11 +33,14 @@ from ioweave.diagrams.expressions import (
     Number,
     Read,
     Size,
+    children,
     free_axes,
     is_predicate_of_indices,
     walk,
 )
-from ioweave.diagrams.operators import PREDICATES, REDUCTIONS
+from ioweave.diagrams.lists import EMPTY, leaders, neutral_term, of_nothing
+from ioweave.diagrams.operators import PREDICATES
+from ioweave.diagrams.scans import looks_back, members
 
 UNKNOWN = np.nan
 CASES = 8  # predicates that are tried in all combinations at most
@@ -172,7 +177,10 @@ class _Tracer:
         self.states: dict[tuple[str, Expr], Any] = {}
         self.values: dict[tuple[str, int], Any] = {}  # by the identity of an expression, which a box keeps
         self.spans = {c.box.name: c.spans for c, _ in program.columns() if c.box is not None}
+        self.together = members(program.boxes)
+        self.looked: dict[tuple[str, Slot], Any] = {}  # where the element before a tile of a scan is read
         self.none = np.zeros(entries.length, dtype=bool)
+        self.carried: Any = self.none
         self.all = np.ones(entries.length, dtype=bool)
 
     def bounds(self, b: Box) -> Bounds:
@@ -213,7 +221,7 @@ class _Tracer:
             case Index():
                 return UNKNOWN
             case Read(array=array):
-                return self.read_value(array)
+                return UNKNOWN if self.behind(e) is not None else self.read_value(array)
             case Apply(op=op) if op in PREDICATES and is_predicate_of_indices(e):
                 state = self.decision(b, e)
                 return np.where(state == TRUE, 1.0, np.where(state == FALSE, 0.0, UNKNOWN))
@@ -221,6 +229,9 @@ class _Tracer:
                 vc, vx, vy = self.value(b, c), self.value(b, x), self.value(b, y)
                 either = np.where(vx == vy, vx, UNKNOWN)
                 return np.where(np.isnan(vc), either, np.where(vc != 0, vx, vy))
+            case Apply(op="keyed", args=(k, _)):
+                key = self.value(b, k)
+                return np.where(key == EMPTY, key, UNKNOWN)
             case Apply(op=op, args=args):
                 return _apply(op, [self.value(b, a) for a in args])
         return UNKNOWN
@@ -229,7 +240,7 @@ class _Tracer:
         name = source(array)
         if name not in self.made:
             return UNKNOWN
-        if array.endswith((OLD, RUNNING)):
+        if array.endswith((OLD, RUNNING, PREV, PAST)):
             return UNKNOWN
         return self.finished[name]
 
@@ -241,12 +252,12 @@ class _Tracer:
                 if b.reduction is None:
                     self.finished[b.name] = v
                     continue
-                identity = REDUCTIONS[b.reduction].identity
-                idle = v == identity
+                idle = v == neutral_term(b)
                 loops = [a for a in b.over if a in self.program.loops]
                 if loops:
                     idle = ~self.entries.any_over(~idle, loops)
-                self.finished[b.name] = np.where(idle, identity, UNKNOWN)
+                empty = of_nothing(b)
+                self.finished[b.name] = np.where(idle, UNKNOWN if empty is None else empty, UNKNOWN)
 
     # -- backwards: what is wanted where
 
@@ -262,6 +273,7 @@ class _Tracer:
         for b in reversed(self.program.boxes):
             for slot in self.slots[b.name]:
                 key = b.name, slot
+                begins = self.walk(b, slot, want)
                 wanted = want[key]
                 if b.reduction is None:
                     run = wanted & np.isnan(self.finished[b.name])
@@ -276,10 +288,15 @@ class _Tracer:
                     moves[key] = moved
                     for name in by:
                         want[name, self.nests.context(name, True, slot)] |= moved
+                for name in leaders(b):
+                    if name in self.made:
+                        want[name, self.nests.context(name, False, slot)] |= run
                 runs[key] = run
                 for r in b.reads():
                     if source(r.array) not in self.made:
                         alive[b.name, r, slot] = self.none
+                if b.scan is not None:
+                    self.begin(b, slot, begins, want, alive)
                 self.visit(b, slot, b.body, run, want, alive)
         definite = self.all
         for state in self.states.values():
@@ -288,9 +305,59 @@ class _Tracer:
         taken = {(c.box.name, r, c.slot): v for c in columns if c.box is not None for r, v in c.sources}
         return Survival(self.entries, alive, runs, moves, definite, taken)
 
+    # -- scans
+
+    def behind(self, e: Read) -> Box | None:
+        """The streamed scan that another box reads at another element than its own, if it does."""
+        scan = self.made.get(e.array)
+        if scan is None or scan.scan is None or scan.scan.axis not in self.program.loops or not looks_back(scan, e):
+            return None
+        return scan
+
+    def walk(self, b: Box, slot: Slot, want: dict[tuple[str, Slot], Any]) -> Any:
+        """Hand the wants of a scan's tiles from each to the one before; returns where its start is wanted."""
+        if b.scan is None:
+            return self.none
+        back, axis = b.scan.backward, b.scan.axis
+        runs = np.isnan(self.finished[b.name])
+        depends = runs & self.depends(b, slot, runs, want)
+        behind = self.looked.get((b.name, slot), self.none)
+        want[b.name, slot] = handed_back(self.entries, axis, want[b.name, slot], behind, depends, back)
+        first = first_tiles(self.entries, axis, back) if axis in self.program.loops else self.all
+        return want[b.name, slot] & depends & first
+
+    def depends(self, b: Box, slot: Slot, runs: Any, want: Mapping[tuple[str, Slot], Any]) -> Any:
+        """Where a scan needs its previous value if it runs: by itself, or by what is made along with it."""
+        trial = {key: self.none.copy() for key in want}
+        alive: dict[tuple[str, Read, Slot], Any] = defaultdict(lambda: self.none)
+        trial[b.name, slot] = runs
+        self.carried = self.none
+        looked, self.looked = self.looked, dict(self.looked)
+        for name in reversed(self.together[b.name]):
+            m = self.made[name]
+            where = trial[name, slot] & (np.isnan(self.finished[name]) if m.reduction is None else ~self.idle(m))
+            self.visit(m, slot, m.body, where, trial, alive)
+        self.looked = looked
+        return self.carried
+
+    def begin(
+        self,
+        b: Box,
+        slot: Slot,
+        where: Any,
+        want: dict[tuple[str, Slot], Any],
+        alive: dict[tuple[str, Read, Slot], Any],
+    ) -> None:
+        """Want the start of a scan where its first tile needs it."""
+        assert b.scan is not None
+        loops = self.program.loops
+        if b.scan.axis in loops:
+            where = self.entries.any_over(where, loops[loops.index(b.scan.axis) :])
+        self.visit(b, slot, b.scan.start, where, want, alive)
+
     def idle(self, b: Box) -> Any:
         """Whether a reduction receives its identity alone."""
-        return self.term[b.name] == REDUCTIONS[b.reduction or "sum"].identity
+        return self.term[b.name] == neutral_term(b)
 
     def visit(
         self,
@@ -306,10 +373,20 @@ class _Tracer:
         match e:
             case Read(array=array):
                 name = source(array)
+                for inner in children(e):  # a lookup needs its index arrays
+                    self.visit(b, slot, inner, where, want, alive)
                 if name not in self.made:
                     alive[b.name, e, slot] = alive[b.name, e, slot] | where
                     return
+                if array.endswith((PREV, PAST)):
+                    self.carried = self.carried | where if array.endswith(PREV) else self.carried
+                    return
                 operand = self.made[name]
+                scan = self.behind(e)
+                if scan is not None and scan.scan is not None:
+                    at = name, self.nests.context(name, True, slot)
+                    self.looked[at] = self.looked.get(at, self.none) | where
+                    where = where & several(self.entries, scan.scan.axis)
                 # what a reduction has gathered, it has gathered in every trip
                 loops = [a for a in operand.over if a in self.program.loops]
                 wanted = self.entries.any_over(where, loops) if loops else where

@@ -12,6 +12,7 @@ from ioweave.derive.counting.footprints import _union
 from ioweave.derive.counting.masks import Survival
 from ioweave.derive.counting.tiles import Tiles
 from ioweave.derive.program.program import Column, Load, Program, Variable
+from ioweave.derive.program.reach import Reach
 from ioweave.diagrams.dtypes import DTYPES
 from ioweave.hierarchy.counts import Memory
 
@@ -111,7 +112,8 @@ class _Grid:
         for v in program.variables:
             for piece in v.pieces:
                 for span in piece:
-                    if span.bare is None or len(v.pieces) > 1:  # unions differ from tile to tile
+                    plain = span.plain is not None if isinstance(span, Reach) else span.bare is not None
+                    if not plain or len(v.pieces) > 1:  # unions differ from tile to tile
                         shifted |= {a for a, _ in span.axes}
         masked = set(entries.axes) if entries is not None else set()
         axes = [a for a in dict.fromkeys((*program.grouped, *program.loops)) if a not in masked]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from ioweave.derive.counting.entries import Entries, list_entries
 from ioweave.derive.counting.flops import count_flops
 from ioweave.derive.counting.footprints import Mask, total
+from ioweave.derive.counting.gathers import Look
 from ioweave.derive.counting.masks import Survival, decides, mask_axes, predicates, survival
 from ioweave.derive.counting.memory import count_memory
 from ioweave.derive.counting.predicates import Atom, compile_predicate, forms
 from ioweave.derive.counting.tiles import Tiles
 from ioweave.derive.program.program import Load, Program
+from ioweave.derive.program.reach import Reach
 from ioweave.derive.program.setting import Setting
 from ioweave.diagrams.dtypes import size_bytes
 from ioweave.hierarchy.counts import Flops, RegionCount, Transfers
@@ -39,16 +41,19 @@ def _entries(program: Program, axes: list[str], tiles: Tiles, setting: Setting) 
     return list_entries(axes, tiles, atoms)
 
 
-def count_loads(program: Program, tiles: Tiles, survive: Survival | None) -> list[tuple[Load, int]]:
-    """Every load with its values over all instances and trips."""
-    return [(load, load_values(load, program, tiles, survive)) for load in program.loads()]
+def count_loads(
+    program: Program, tiles: Tiles, survive: Survival | None, look: Look | None = None
+) -> list[tuple[Load, int]]:
+    """Every load with its values over all instances and trips; ``look`` tells what is known of index arrays."""
+    return [(load, load_values(load, program, tiles, survive, look)) for load in program.loads()]
 
 
-def load_values(load: Load, program: Program, tiles: Tiles, survive: Survival | None) -> int:
+def load_values(load: Load, program: Program, tiles: Tiles, survive: Survival | None, look: Look | None = None) -> int:
     """Values of one load over all instances and trips."""
     v = program.variable(load.variable)
+    look = look or Look()
     if survive is None:
-        return total(v.pieces, v.entered, tiles)
+        return total(v.pieces, v.entered, tiles, None, look)
     flags = []
     loaded = survive.loaded(load)
     for piece in v.pieces:
@@ -57,7 +62,16 @@ def load_values(load: Load, program: Program, tiles: Tiles, survive: Survival | 
             if of_piece == piece:
                 alive = alive | loaded[key]
         flags.append(alive)
-    return total(v.pieces, v.entered, tiles, Mask(survive.entries, tuple(flags)))
+    return total(v.pieces, v.entered, tiles, Mask(survive.entries, tuple(flags)), look)
+
+
+def least_values(load: Load, program: Program, tiles: Tiles, setting: Setting, survive: Survival | None) -> int | None:
+    """The fewest values that a load may be of, where that hangs on what an index array holds; else None."""
+    look = Look(setting.integers, least=True)
+    pieces = program.variable(load.variable).pieces
+    if all(look.knows(s) for p in pieces for s in p if isinstance(s, Reach)):
+        return None
+    return load_values(load, program, tiles, survive, look)
 
 
 def count_stores(program: Program, tiles: Tiles) -> dict[str, tuple[int, str]]:
@@ -85,10 +99,15 @@ def count_region(program: Program, tiles: Tiles, setting: Setting, buffers: int 
     loads: dict[str, int] = {}
     stores: dict[str, int] = {}
     values = moved = 0
-    for load, n in count_loads(program, tiles, survive):
+    spare = spare_bytes = 0  # what index arrays may save
+    for load, n in count_loads(program, tiles, survive, Look(setting.integers)):
         loads[load.label] = loads.get(load.label, 0) + n
         values += n
         moved += size_bytes(n, setting.dtypes[load.array])
+        fewer = least_values(load, program, tiles, setting, survive)
+        if fewer is not None:
+            spare += n - fewer
+            spare_bytes += size_bytes(n, setting.dtypes[load.array]) - size_bytes(fewer, setting.dtypes[load.array])
     for array, (n, label) in count_stores(program, tiles).items():
         stores[label] = stores.get(label, 0) + n
         values += n
@@ -99,7 +118,7 @@ def count_region(program: Program, tiles: Tiles, setting: Setting, buffers: int 
     flops: Flops = count_flops(program, tiles, setting, survive)
     return RegionCount(
         program.name,
-        Transfers(values, moved, loads, stores),
+        Transfers(values, moved, loads, stores, values - spare, moved - spare_bytes),
         count_memory(program, tiles, survive, buffers),
         flops,
         tiles.instances,

@@ -12,11 +12,14 @@ from typing import Any
 
 from ioweave.derive.counting import symbolic
 from ioweave.derive.counting.levelled import Placed
-from ioweave.derive.counting.symbolic import ONE, Term, add, gather
-from ioweave.derive.counting.terms import At, Factor, Product
+from ioweave.derive.counting.symbolic import ONE, Term, add, expand, gather
+from ioweave.derive.counting.terms import At, Factor, Gathered, Product
+from ioweave.derive.program.coordinates import Coordinate
+from ioweave.derive.program.reach import Place, Reach
 from ioweave.derive.program.spans import Span
 from ioweave.derive.streaming.merge import PART
 from ioweave.diagrams.boxes import base_name
+from ioweave.diagrams.lists import slots
 
 Sum = tuple[Term, ...]
 
@@ -138,13 +141,20 @@ def _own_names(p: Placed, shared: Mapping[str, set[int]]) -> Names:
         p.tiles.group.get(a, p.tiles.sizes[a]) % s == 0 for a, s in p.tiles.stream.items()
     )
     return Names(
-        {a: Term.symbol(base.get(a, a)) for a in p.setting.sizes},
+        _sizes(p, base, values),
         {a: Term.symbol(s) for a, s in tiles["g"].items()},
         {a: Term.symbol(s) for a, s in tiles["s"].items()},
         tuple(order),
         {**values, **numbers},
         divides,
     )
+
+
+def _sizes(p: Placed, base: Mapping[str, str], values: Mapping[str, int]) -> dict[str, Term]:
+    """The size of every axis: slots of a list as its axis, an axis that has no name by its number."""
+    alike = {slots(a): name for a, name in base.items()}
+    found = {a: base.get(a, alike.get(a, a)) for a in p.setting.sizes}
+    return {a: Term.symbol(n) if n in values else Term.number(p.setting.sizes[a]) for a, n in found.items()}
 
 
 def _merge_names(p: Placed, parent: tuple[Placed, Names] | None) -> Names:
@@ -169,8 +179,43 @@ def product_term(p: Product, names: Names) -> Term:
     """A product of the counts' terms in symbols."""
     result = Term.number(p.coefficient)
     for f in p.factors:
-        result = result * _factor(f, names)
+        result = result * (_gathered(f, names) if isinstance(f, Gathered) else _factor(f, names))
     return result
+
+
+def _gathered(f: Gathered, names: Names) -> Term:
+    result = lookup_term(((_factor(extent, names), kind, by) for extent, kind, by in f.parts), f.limit, f.dims, names)
+    if f.kind == "swept":
+        for axis, at in f.places:
+            result = result * names.size[axis] / names.tile(axis, at)
+    return result
+
+
+def lookup_term(parts: Iterable[tuple[Term, str, int]], limit: int, dims: Sequence[int], names: Names) -> Term:
+    """The most that a lookup touches on one tile: a product of extents, or all that there is where that is less."""
+    result = ONE
+    for term, kind, by in parts:
+        n = term.evaluate(names.values)
+        if kind == "quotient" and n > 1:
+            parts_of = [t / Term.number(by) for t in expand([term])]
+            term = add(parts_of if n % by == 0 else [*parts_of, Term.number(2)])
+        elif kind == "astride" and n > 1:  # tiles that begin anywhere
+            term = add([*(t / Term.number(by) for t in expand([term])), Term.number(2)])
+        elif kind == "remainder" and n > by:
+            term = Term.number(by)
+        result = result * term
+    if result.evaluate(names.values) <= limit:
+        return result
+    result = ONE
+    for size in dims:
+        result = result * _named(size, names)
+    return result if result.evaluate(names.values) == limit else Term.number(limit)
+
+
+def _named(n: int, names: Names) -> Term:
+    """A dimension by the one size that is as long, or as a number."""
+    alike = [s for s in names.order if names.values[s] == n and Term.symbol(s) in names.size.values()]
+    return Term.symbol(alike[0]) if len(alike) == 1 else Term.number(n)
 
 
 def _factor(f: Factor, names: Names) -> Term:
@@ -202,7 +247,7 @@ def _window(tiles: Iterable[tuple[Term, int]], more: int) -> Term:
     return add([*parts, Term.number(constant)])
 
 
-def swept_term(spans: Iterable[Span], entered: frozenset[str], p: Placed, names: Names) -> Term:
+def swept_term(spans: Iterable[Place], entered: frozenset[str], p: Placed, names: Names) -> Term:
     """The hull of spans on one tile, times the tiles of every axis that is tiled here."""
     result = extent_term(spans, entered, p, names)
     for axis in dict.fromkeys((*p.program.grouped, *p.program.loops)):
@@ -212,10 +257,14 @@ def swept_term(spans: Iterable[Span], entered: frozenset[str], p: Placed, names:
     return result
 
 
-def extent_term(spans: Iterable[Span], entered: frozenset[str], p: Placed, names: Names) -> Term:
-    """The hull of spans on one tile."""
+def extent_term(spans: Iterable[Place], entered: frozenset[str], p: Placed, names: Names) -> Term:
+    """The hull of spans on one tile, and the most that lookups touch there."""
     result = ONE
     for span in spans:
+        if isinstance(span, Reach):
+            parts = [part for c in span.most for part in _coordinate(c, entered, p, names)]
+            result = result * lookup_term(parts, span.cap, span.sizes, names)
+            continue
         more = span.high - span.low
         if not span.axes:
             more = min(span.high, span.size - 1) - max(span.low, 0)
@@ -225,6 +274,24 @@ def extent_term(spans: Iterable[Span], entered: frozenset[str], p: Placed, names
             length = _limit(span, names)
         result = result * length
     return result
+
+
+def _coordinate(c: Coordinate, entered: frozenset[str], p: Placed, names: Names) -> list[tuple[Term, str, int]]:
+    kind: str = "value" if c.kind == "tuple" else c.kind
+    if kind == "quotient" and not _aligned(c, entered, p):
+        kind = "astride"
+    return [(extent_term([v.span], entered, p, names), kind, c.by) for v in c.variables]
+
+
+def _aligned(c: Coordinate, entered: frozenset[str], p: Placed) -> bool:
+    """Whether all tiles of a quotient begin at multiples of what divides it."""
+    axis = c.span.bare
+    if axis is None or c.variables[0].shift:
+        return False
+    steps = [p.tiles.group[axis]] if axis in p.tiles.group else []
+    if axis in entered and axis in p.tiles.stream:
+        steps.append(p.tiles.stream[axis])
+    return all(s % c.by == 0 for s in steps)
 
 
 def _limit(span: Span, names: Names) -> Term:
@@ -239,10 +306,18 @@ def _place(axis: str, entered: frozenset[str], p: Placed) -> At:
     return "tile" if axis in p.tiles.group else "whole"
 
 
-def is_exact(spans: Sequence[Span], entered: frozenset[str], p: Placed) -> bool:
-    """Whether the hull of spans is what they touch at every tile: uncut, without gaps, no diagonal."""
+def is_exact(spans: Sequence[Place], entered: frozenset[str], p: Placed) -> bool:
+    """Whether the hull of spans is what they touch at every tile: uncut, without gaps, no diagonal.
+
+    Of lookups the most that they may touch is meant; it is the product of extents of whole tiles.
+    """
     sizes, seen = p.tiles.sizes, set[str]()
     for span in spans:
+        if isinstance(span, Reach):
+            if span.plain is None or seen & {a for a, _ in span.axes}:
+                return False
+            seen |= {a for a, _ in span.axes}
+            continue
         if not span.axes:
             continue
         axes = {a for a, _ in span.axes}

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
 
 from ioweave.derive.counting.masks import predicates
 from ioweave.derive.program.program import Program
+from ioweave.derive.program.reach import Place, Reach
 from ioweave.derive.program.setting import Setting
 from ioweave.derive.program.spans import Span
 from ioweave.diagrams.dtypes import DTYPES
@@ -43,13 +46,34 @@ class Factor:
     limit: int = 0
     also: tuple[tuple[str, int, At], ...] = ()
 
+    @property
+    def places(self) -> tuple[tuple[str, At], ...]:
+        """Its axes, each with where it stands."""
+        return ((self.axis, self.at), *((a, at) for a, _, at in self.also))
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a lookup may touch on one full tile (``extent``), or on all tiles together (``swept``).
+
+    That is the product of its ``parts``, ``limit`` at most: an extent, how a coordinate takes it (a ``value``, a
+    ``quotient`` or a ``remainder``), and what it is divided by. ``places`` are the tiled axes; ``dims`` the
+    dimensions that ``limit`` is the product of.
+    """
+
+    kind: Literal["swept", "extent"]
+    parts: tuple[tuple[Factor, str, int], ...]
+    limit: int
+    places: tuple[tuple[str, At], ...]
+    dims: tuple[int, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Product:
     """``coefficient`` times its factors."""
 
     coefficient: int
-    factors: tuple[Factor, ...]
+    factors: tuple[Factor | Gathered, ...]
 
 
 @dataclass(frozen=True)
@@ -62,6 +86,7 @@ class Ring:
     ceil_div: Callable[[Any, Any], Any]
     whole_steps: Callable[[Any, Any, Any], Any]
     least: Callable[[Any, Any], Any]
+    restarts: bool = True  # of steps, in each group tile
 
 
 def numbers(sizes: Mapping[str, int], group: Mapping[str, Any], stream: Mapping[str, Any]) -> Ring:
@@ -84,8 +109,47 @@ def value(p: Product, ring: Ring, grouped: frozenset[str]) -> Any:
     """The value of a product in an arithmetic."""
     result: Any = p.coefficient
     for f in p.factors:
-        result = result * _factor(f, ring, grouped)
+        result = result * (_gathered(f, ring, grouped) if isinstance(f, Gathered) else _factor(f, ring, grouped))
     return result
+
+
+def _gathered(f: Gathered, ring: Ring, grouped: frozenset[str]) -> Any:
+    """On one tile, or tile by tile: full and ragged ones, for the limit bears on each by itself."""
+    if f.kind == "extent":
+        return _touched(f, lambda axis, at: _tile(axis, at, ring), ring)
+    result: Any = 0
+    for chosen in product(*(_lengths(axis, at, ring, grouped) for axis, at in f.places)):
+        length = dict(zip((axis for axis, _ in f.places), (n for _, n in chosen), strict=True))
+        count: Any = 1
+        for number, _ in chosen:
+            count = count * number
+        result = result + count * _touched(f, partial(_chosen, length, ring), ring)
+    return result
+
+
+def _chosen(length: Mapping[str, Any], ring: Ring, axis: str, at: At) -> Any:
+    return length[axis] if axis in length else ring.size(axis)
+
+
+def _touched(f: Gathered, tile: Callable[[str, At], Any], ring: Ring) -> Any:
+    result: Any = 1
+    for extent, kind, by in f.parts:
+        n = _extent(extent, tile, ring)
+        if kind == "quotient":  # wherever the tile begins
+            n = (n + by - 2) // by + 1
+        result = result * (ring.least(n, by) if kind == "remainder" else n)
+    return ring.least(result, f.limit)
+
+
+def _lengths(axis: str, at: At, ring: Ring, grouped: frozenset[str]) -> list[tuple[Any, Any]]:
+    """The lengths that the tiles of an axis have, each with how many tiles have it."""
+    n, tile = ring.size(axis), _tile(axis, at, ring)
+    if at == "step" and axis in grouped and ring.restarts:  # steps restart in each group tile
+        g = ring.group(axis)
+        s = ring.least(tile, g)
+        whole, rest = n // g, n % g
+        return [(whole * (g // s), s), (whole * (g % s > 0), g % s), (rest // s, s), (rest % s > 0, rest % s)]
+    return [(n // tile, tile), (n % tile > 0, n % tile)]
 
 
 def total(terms: Iterable[Product], ring: Ring, grouped: frozenset[str]) -> Any:
@@ -116,15 +180,11 @@ def _tiles(axis: str, at: At, ring: Ring, grouped: frozenset[str]) -> Any:
 def _factor(f: Factor, ring: Ring, grouped: frozenset[str]) -> Any:
     if f.kind == "size":
         return ring.size(f.axis)
+    if f.kind == "extent":
+        return _extent(f, lambda axis, at: _tile(axis, at, ring), ring)
     more: Any = f.more
     for a, c in f.spread:
         more = more + c * (ring.size(a) - 1)
-    if f.kind == "extent":
-        t = _tile(f.axis, f.at, ring)
-        for a, c, at in f.also:
-            more = more + c * (_tile(a, at, ring) - 1)
-        e = t if f.scale == 1 and not f.spread and not f.more and not f.also else f.scale * (t - 1) + 1 + more
-        return ring.least(e, f.limit) if f.limit else e
     tiles = _tiles(f.axis, f.at, ring, grouped)
     if f.kind == "tiles":
         return tiles
@@ -134,6 +194,18 @@ def _factor(f: Factor, ring: Ring, grouped: frozenset[str]) -> Any:
         result = result * others + tiles * c * (ring.size(a) - others)
         tiles = tiles * others
     return result
+
+
+def _extent(f: Factor, tile: Callable[[str, At], Any], ring: Ring) -> Any:
+    """The length of a window on one tile."""
+    more: Any = f.more
+    for a, c in f.spread:
+        more = more + c * (ring.size(a) - 1)
+    t = tile(f.axis, f.at)
+    for a, c, at in f.also:
+        more = more + c * (tile(a, at) - 1)
+    e = t if f.scale == 1 and not f.spread and not f.more and not f.also else f.scale * (t - 1) + 1 + more
+    return ring.least(e, f.limit) if f.limit else e
 
 
 @dataclass(frozen=True)
@@ -175,13 +247,41 @@ def terms(program: Program, setting: Setting, buffers: int = 1) -> Terms:
         limit = limit if kind == "extent" else 0
         return Factor(kind, axis, where, abs(scale), span.high - span.low, spread, limit, also)
 
-    def swept(pieces: tuple[tuple[Span, ...], ...], entered: frozenset[str]) -> Product:
+    def gathered(kind: Literal["swept", "extent"], reach: Reach, entered: frozenset[str]) -> Gathered:
+        """The factor of what is looked up."""
+        parts = []
+        for c in reach.most:
+            kept = "value" if c.kind == "tuple" else c.kind
+            parts += [(one_extent(v.span, entered), kept, c.by) for v in c.variables if v.span.axes]
+        tiled = tuple((a, at(a, entered)) for a, _ in reach.axes if at(a, entered) != "whole")
+        return Gathered(kind, tuple(parts), reach.cap, tiled, reach.sizes)
+
+    def even(reach: Reach, entered: frozenset[str]) -> bool:
+        """Whether what is looked up on a tile hangs on its lengths alone: not on where it begins, or on indices."""
+        if reach.exact is not None and reach.exact != reach.most:
+            return False
+        for c in reach.most:
+            f = one_extent(c.span, entered)
+            gapless = f.scale <= 1 + f.more + sum(k * (sizes[a] - 1) for a, k in f.spread)
+            if c.kind != "value" or c.span.parts or not gapless or any(abs(k) != 1 for _, k, _ in f.also):
+                return False
+        return True
+
+    def swept(pieces: tuple[tuple[Place, ...], ...], entered: frozenset[str]) -> Product:
         nonlocal exact
         exact = exact and len(pieces) == 1
         used: set[str] = set()
         coefficient = 1
-        factors: list[Factor] = []
+        factors: list[Factor | Gathered] = []
         for span in pieces[0]:
+            if isinstance(span, Reach):
+                used |= {a for a, _ in span.axes}
+                if span.plain is not None:
+                    factors += (Factor("size", a) for a in span.plain)
+                else:
+                    exact = exact and even(span, entered)
+                    factors.append(gathered("swept", span, entered))
+                continue
             exact = exact and not any(a in used for a, _ in span.axes)
             used |= {a for a, _ in span.axes}
             if span.bare is not None and span.size == sizes[span.bare]:
@@ -211,13 +311,18 @@ def terms(program: Program, setting: Setting, buffers: int = 1) -> Terms:
             known[key] = factor("extent", span, entered)
         return known[key]
 
-    def extent(pieces: tuple[tuple[Span, ...], ...], entered: frozenset[str]) -> list[Product]:
+    def extent(pieces: tuple[tuple[Place, ...], ...], entered: frozenset[str]) -> list[Product]:
         result = []
         for piece in pieces:
             coefficient = 1
-            factors = []
+            factors: list[Factor | Gathered] = []
             for span in piece:
-                if not span.axes:
+                if isinstance(span, Reach):
+                    if span.plain is not None:
+                        factors += (one_extent(c.span, entered) for c in span.most)
+                    else:
+                        factors.append(gathered("extent", span, entered))
+                elif not span.axes:
                     coefficient *= min(span.high, span.size - 1) - max(span.low, 0) + 1
                 else:
                     factors.append(one_extent(span, entered))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ioweave.derive.counting.levelled import place
+from ioweave.derive.counting.levelled import Placed, place
 from ioweave.derive.counting.region import count_region
 from ioweave.derive.execution.draws import MANY, draw_schedule, draw_sizes, draw_tiles, trips, with_tiles
 from ioweave.derive.execution.grid import Values
@@ -16,7 +16,8 @@ from ioweave.derive.execution.inputs import Kind, draw_inputs, given_inputs
 from ioweave.derive.execution.reference import evaluate
 from ioweave.derive.execution.run import Execution, execute
 from ioweave.diagrams.diagram import Diagram
-from ioweave.diagrams.errors import DoesNotFit, Refused
+from ioweave.diagrams.dtypes import DTYPES
+from ioweave.diagrams.errors import DoesNotFit, Refused, WeaveError
 from ioweave.diagrams.sizes import axis_names
 from ioweave.hierarchy.counts import RegionCount
 from ioweave.hierarchy.levelled import Levelled
@@ -130,7 +131,12 @@ def _draw(
             continue
         if attempt < 40 and sum(trips(p.tiles) for p in placed) > MANY:
             continue
-        return check_once(levelled, values, draw_inputs(diagram, values, seed, kind), seed, accumulate, capacity)
+        try:
+            inputs = draw_inputs(diagram, values, seed, kind)
+        except WeaveError as e:  # at these sizes an index array has nothing to name
+            refused = Refused(str(e))
+            continue
+        return check_once(levelled, values, inputs, seed, accumulate, capacity)
     raise refused
 
 
@@ -155,12 +161,21 @@ def check_once(
     error, not_finite, why = _compare_values(reference, done, diagram.outputs)
     problems = [why] if why else []
     try:
+        known = _whole_numbers({**inputs, **reference}, placed)
         for p, ran in zip(placed, done.regions, strict=True):
-            problems.extend(_compare_counts(count_region(p.program, p.tiles, p.setting, p.buffers), ran))
+            setting = replace(p.setting, integers=known)
+            problems.extend(_compare_counts(count_region(p.program, p.tiles, setting, p.buffers), ran))
     except Refused as e:
         problems.append(f"not counted: {e}")
     row = CheckRow(axes, tiles, seed, error, not_finite, not problems, "; ".join(problems[:3]))
     return Checked(row, levelled, {k: v for k, v in done.arrays.items() if k in reference})
+
+
+def _whole_numbers(arrays: Mapping[str, Values], placed: Sequence[Placed]) -> dict[str, Values]:
+    """The arrays of whole numbers, by which lookups are counted."""
+    dtypes = placed[0].setting.dtypes
+    kept = {n: np.asarray(a) for n, a in arrays.items() if n in dtypes and DTYPES[dtypes[n]].kind == "int"}
+    return {n: a.astype(np.int64) for n, a in kept.items() if np.all(np.isfinite(a))}
 
 
 def _tiles(levelled: Levelled) -> dict[str, Any]:

@@ -10,8 +10,10 @@ import numpy as np
 
 from ioweave.derive.counting.levelled import place, region_boxes
 from ioweave.derive.counting.tiles import Tiles
+from ioweave.derive.execution.inputs import integer_range
 from ioweave.diagrams.boxes import Opened, source
 from ioweave.diagrams.diagram import Diagram
+from ioweave.diagrams.dtypes import DTYPES
 from ioweave.diagrams.errors import Refused, WeaveError
 from ioweave.diagrams.expressions import Number
 from ioweave.diagrams.notation import parse
@@ -51,7 +53,10 @@ def draw_sizes(diagram: Diagram, rng: np.random.Generator, fixed: Mapping[str, i
             values = diagram.values({**drawn, **(fixed or {})})
             if not fixed and any(values[a] > LARGEST for a in axes):
                 continue
-            parse(text, "<draw>", {**drawn, **(fixed or {})})
+            made = parse(text, "<draw>", {**drawn, **(fixed or {})})
+            for i in made.inputs:
+                if DTYPES[i.dtype].kind == "int":
+                    integer_range(i.name, made, values)
         except WeaveError as e:
             error = e
             continue

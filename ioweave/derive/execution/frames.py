@@ -74,8 +74,8 @@ class Frame:
         return Grid.over(axes, self.names)
 
     def lows(self, variable: Variable) -> tuple[Interval, ...]:
-        """The intervals that a variable of one piece covers."""
-        return tuple(self.span(s, variable.entered) for s in variable.pieces[0])
+        """The intervals that a variable of one piece covers, a result or a state: all spans."""
+        return tuple(self.span(s, variable.entered) for s in variable.pieces[0] if isinstance(s, Span))
 
 
 def frames(

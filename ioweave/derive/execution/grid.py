@@ -51,13 +51,15 @@ class Grid:
         lo, hi = self.bounds[axis]
         return hi - lo
 
-    def form(self, form: Affine) -> Values:
-        """The values of an affine index form."""
+    def form(self, form: Affine, read: Reader | None = None) -> Values:
+        """The values of an index form; ``read`` gives those of the index arrays that it is looked up in."""
         total: Any = np.full([1] * self.rank, form.offset, dtype=np.int64)
         for size, c in form.sizes:
             total = total + c * int(self.names[size])
         for axis, c in form.axes:
             total = total + c * self.index(axis)
+        for lookup, c in form.lookups:
+            total = total + c * whole(values_of(lookup.expr, self, read or _nothing))
         return np.asarray(total)
 
     def narrowed(self, axis: str, lo: int, hi: int) -> Grid:
@@ -67,6 +69,18 @@ class Grid:
 
 Reader = Callable[[Read, Grid], Values]
 Known = Callable[[Expr], float | None]
+NOWHERE = -(1 << 40)  # a place in no array: what an index array that holds no number there names
+
+
+def whole(values: Values) -> Values:
+    """Values as whole numbers; what is not a number is nowhere."""
+    if values.dtype.kind == "f":
+        return np.where(np.isfinite(values), values, NOWHERE).astype(np.int64)
+    return values.astype(np.int64)
+
+
+def _nothing(r: Read, grid: Grid) -> Values:
+    raise TypeError(f"{r.array} is read in an index, and nothing is known of it")
 
 
 def block(array: Values, read: Read, grid: Grid, lows: tuple[int, ...]) -> Values | None:
@@ -95,6 +109,8 @@ def gather(array: Values, index: tuple[Values, ...], lows: tuple[int, ...] | Non
     """
     if not index:
         return array
+    if not array.size:  # nothing is held: no element is in range
+        return np.full(np.broadcast_shapes(*(i.shape for i in index)), np.nan if dead is None else dead)
     places = []
     outside: Any = False
     for k, raw in enumerate(index):

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from ioweave.derive.execution.grid import Values
+from ioweave.derive.execution.index_values import check_places, uses
 from ioweave.diagrams.diagram import Diagram, Input
 from ioweave.diagrams.dtypes import DTYPES
 from ioweave.diagrams.errors import WeaveError
@@ -60,6 +61,8 @@ def given_inputs(
         kind = DTYPES[i.dtype].kind
         if array.dtype.kind not in {"float": "fiub", "int": "iu", "bool": "b"}[kind]:
             raise WeaveError(f"the array given for `{i.name}` holds {array.dtype}; it is declared {i.dtype}")
+        if kind == "int":
+            check_places(i.name, array, diagram, values)
         result[i.name] = array.astype({"float": np.float64, "int": np.int64, "bool": np.bool_}[kind])
     return result
 
@@ -72,7 +75,10 @@ def _draw(
             return rng.integers(0, 2, shape).astype(bool)
         case "int":
             first = 0 if i.fact is None or i.fact[0] not in (">", ">=") else int(i.fact[1]) + (i.fact[0] == ">")
-            return rng.integers(first, max(integer_range(i.name, diagram, values), first + 1), shape)
+            after = integer_range(i.name, diagram, values)
+            if i.fact is not None and i.fact[0] in ("<", "<="):
+                after = min(after, int(i.fact[1]) + (i.fact[0] == "<="))
+            return rng.integers(first, max(after, first + 1), shape)
     normal = np.asarray(rng.standard_normal(shape))
     return normal if i.fact is None else _with_fact(normal, *i.fact)
 
@@ -92,7 +98,16 @@ def _with_fact(normal: Values, sign: str, bound: float) -> Values:
 
 
 def integer_range(name: str, diagram: Diagram, values: Mapping[str, int | float]) -> int:
-    """One more than the greatest value to draw: the size of the axis that the array is compared with."""
+    """One more than the greatest value to draw: the size of the axis that it indexes, or is compared with."""
+    places = [use for use in uses(name, diagram, values) if use.high >= 0 or not use.guarded]
+    if places:
+        use = min(places, key=lambda u: u.high)
+        if use.high < 0:
+            raise WeaveError(
+                f"`{name}` leads to places of {use.array}, and at these sizes 0 leads to none: "
+                f"the axis has {use.length}"
+            )
+        return use.high + 1
     found: list[int] = []
     for line in diagram.lines:
         for node in walk(line.expr):

@@ -13,7 +13,8 @@ import numpy as np
 
 from ioweave.derive.execution.grid import Grid, values_of
 from ioweave.diagrams.arithmetic import FUNCTIONS
-from ioweave.diagrams.expressions import Apply, Constant, Expr, Number, Read, Size, is_predicate_of_indices
+from ioweave.diagrams.expressions import Apply, Constant, Expr, Number, Read, Size, children, is_predicate_of_indices
+from ioweave.diagrams.lists import EMPTY
 from ioweave.diagrams.operators import PREDICATES
 
 KnownRead = Callable[[Read], float | None]
@@ -51,6 +52,8 @@ class Facts:
             case Apply(op=op) if op in PREDICATES and is_predicate_of_indices(e):
                 truth = self.truth(e)
                 return None if truth is None else float(truth)
+            case Apply(op="keyed", args=(k, _)):
+                return EMPTY if self(k) == EMPTY else None
             case Apply(op=op, args=args):
                 return _apply(op, [self(a) for a in args])
         return None
@@ -71,6 +74,8 @@ class Facts:
         match e:
             case Read():
                 yield e
+                for inner in children(e):  # a lookup needs its index arrays
+                    yield from self.surviving(inner)
             case Apply(op="where", args=(c, x, y)):
                 truth = self.truth(c)
                 if truth is None:

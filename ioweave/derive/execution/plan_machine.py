@@ -6,16 +6,21 @@ It knows boxes and stages alone, not the proof that made them: what it computes 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from ioweave.derive.execution.grid import Grid, Values, block, gather, values_of
+from ioweave.derive.execution.lists import Joiner, empty, finished
+from ioweave.derive.execution.walked import begin, enter, in_order, joined_pieces, walk
 from ioweave.derive.streaming.merge import PART, merge_boxes, state_name
 from ioweave.derive.streaming.plan import Plan
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.arithmetic import REDUCERS
 from ioweave.diagrams.boxes import Box, base_name, old, running
 from ioweave.diagrams.expressions import Expr, Read
+from ioweave.diagrams.groups import Group, units
+from ioweave.diagrams.lists import is_list, slots
 from ioweave.diagrams.operators import REDUCTIONS
 
 Step = Mapping[str, tuple[int, int]]  # the half-open interval of each streamed axis
@@ -39,6 +44,7 @@ class PlanMachine:
         self.values = dict(values)
         self.arrays: dict[str, Values] = dict(arrays)
         self.noise = noise
+        self.lists = Joiner(self.values)
 
     def size(self, axis: str) -> int:
         """The length of an axis component."""
@@ -60,16 +66,22 @@ class PlanMachine:
         if not r.index:
             return array.reshape([1] * grid.rank)
         part = block(array, r, grid, (0,) * array.ndim)
-        return gather(array, tuple(grid.form(f) for f in r.index)) if part is None else part
+        return gather(array, tuple(grid.form(f, self._read) for f in r.index)) if part is None else part
 
     def evaluate(self, box: Box, step: Step) -> Values:
         """The box in a step, reduced over its axes. Raises KeyError for an array that is not there yet."""
         grid = self.grid(box.all_axes, step)
+        if is_list(box):
+            return finished(box, self._joined(box, grid, None))
         made = np.broadcast_to(self.value(box.body, grid), [grid.extent(a) for a in box.all_axes])
         if box.reduction is not None:
             axes = tuple(range(len(box.axes), len(box.all_axes)))
             made = np.asarray(REDUCERS[box.reduction](made.astype(float), axis=axes), dtype=float)
         return self._nudged(made)
+
+    def _joined(self, box: Box, grid: Grid, before: Values | None) -> Values:
+        """The list of a box over a grid: its slots so far, if any, joined with the terms."""
+        return self.lists.joined(box, grid, before, self._read, lambda e: None)
 
     def _nudged(self, made: Values) -> Values:
         if self.noise is None or made.dtype.kind != "f":
@@ -80,24 +92,48 @@ class PlanMachine:
     def direct(self, boxes: Iterable[Box]) -> dict[str, Values]:
         """Every box whole, in order."""
         with np.errstate(all="ignore"):
-            for b in boxes:
-                self.arrays[b.name] = np.array(self.evaluate(b, {}))
+            for unit in units(boxes):
+                if isinstance(unit, Group):
+                    begin(self, unit, {}, {})
+                    walk(self, unit, {})
+                else:
+                    self.arrays[unit.name] = np.array(self.evaluate(unit, {}))
         return self.arrays
 
-    def loop(self, plan: Plan, steps: Sequence[Step], run: int) -> None:
-        """One pass over the steps, its state from the identities; finished values stand in ``arrays``."""
-        body = [(b, _value(plan, b.rescale), _value(plan, b.recentre)) for b in _stage(plan, "body", run)]
-        state = [b for b, _, _ in body if b.running]
+    def loop(
+        self, plan: Plan, steps: Sequence[Step], run: int, starts: Mapping[str, Values] = MappingProxyType({})
+    ) -> None:
+        """One pass over the steps, its state from the identities; finished values stand in ``arrays``.
+
+        Scans begin at their start, or at what ``starts`` has for them by name; the steps come in their order.
+        """
+        body = units(_stage(plan, "body", run))
+        state = [b for b in body if isinstance(b, Box) and b.running]
+        scans = [g for g in body if isinstance(g, Group) and g.axis in plan.streamed]
+        steps = in_order(steps, scans)
+        walked: set[tuple[str, tuple[tuple[int, int], ...]]] = set()
+        for g in scans:
+            begin(self, g, {}, starts)
+            enter(self, g, steps)
         for b in state:
-            identity = REDUCTIONS[b.reduction or "sum"].identity
+            identity = empty(b) if is_list(b) else REDUCTIONS[b.reduction or "sum"].identity
             self.arrays[running(b.name)] = np.full([self.size(a) for a in b.axes], identity)
         with np.errstate(all="ignore"):
             for step in steps:
                 for b in state:  # a value read before this step has made it is no number
                     self.arrays[old(b.name)] = self.arrays[running(b.name)]
                     self.arrays[running(b.name)] = self._forgotten(b, step)
-                for b, rescale, recentre in body:
-                    self._advance(b, rescale, recentre, step)
+                for unit in body:
+                    if isinstance(unit, Box):
+                        self._advance(unit, _value(plan, unit.rescale), _value(plan, unit.recentre), step)
+                        continue
+                    at = {a: step[a] for a in sorted(unit.axes) if a in step}
+                    if (unit.scan.name, tuple(at.values())) in walked:
+                        continue  # a loop around this one has come round again: the elements are there
+                    walked.add((unit.scan.name, tuple(at.values())))
+                    if unit not in scans:
+                        begin(self, unit, at, starts)
+                    walk(self, unit, at)
         for b in state:
             self.arrays[b.name] = self.arrays[running(b.name)]
 
@@ -111,8 +147,12 @@ class PlanMachine:
 
     def _advance(self, b: Box, rescale: Read | None, recentre: Read | None, step: Step) -> None:
         """A box in one step: a map writes its slice, an accumulator joins its terms to what it had."""
-        terms = self.evaluate(b, step)
         place = self._place(b, step)
+        if b.running and is_list(b):
+            before = self.arrays[old(b.name)][place]
+            self.arrays[running(b.name)][place] = self._joined(b, self.grid(b.all_axes, step), before)
+            return
+        terms = self.evaluate(b, step)
         if not b.running:
             if b.name not in self.arrays:
                 self.arrays[b.name] = np.full([self.size(a) for a in b.axes], np.nan)
@@ -128,18 +168,26 @@ class PlanMachine:
 
     def streamed(self, plan: Plan, steps: Sequence[Step]) -> dict[str, Values]:
         """The whole plan, step by step in as many passes as it needs."""
+        self.values.update(plan.lengths)
         self.direct(plan.head)
         for run in range(1, plan.passes + 1):
             self.loop(plan, steps, run)
+            for b in (b for b in _stage(plan, "body", run) if b.running):
+                self.arrays[b.name] = finished(b, self.arrays[b.name])
             self.direct(_stage(plan, "tail", run))
         return self.arrays
 
     def merged(self, plan: Plan, pieces: Sequence[Sequence[Step]]) -> dict[str, Values]:
         """Every piece streamed by itself, the states merged, then the tail.
 
-        Raises `Refused` for a plan of several passes.
+        The pieces of a plan with recurrences are in the order of its walk. Raises `Refused` for a plan of
+        several passes, and for one whose recurrences have no merge.
         """
+        if plan.recurrences:
+            return joined_pieces(self, plan, pieces)
         after = merge_boxes(plan)
+        self.values.update(plan.lengths)
+        self.values.update({slots(b.into): self.size(b.into) for b in plan.state if b.into is not None})
         self.direct(plan.head)
         parts: dict[str, list[Values]] = {b.name: [] for b in plan.state}
         for steps in pieces:

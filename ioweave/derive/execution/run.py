@@ -9,21 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
 from ioweave.derive.counting.levelled import Placed
 from ioweave.derive.execution.frames import Frame, frames
 from ioweave.derive.execution.grid import Grid, Values, block, gather, reduce, values_of
+from ioweave.derive.execution.lists import Joiner, empty, finished
 from ioweave.derive.execution.memory import CountedMemory, Held
+from ioweave.derive.execution.scanning import Scanner
+from ioweave.derive.execution.touching import block_of, block_union, hull, mark, room_for
 from ioweave.derive.execution.trace import Fill, Filled, Open, Put, Run, Start, trace
 from ioweave.derive.program.arithmetic_cost import operand_axes, operations, product_operations
 from ioweave.derive.program.program import Store, Variable
+from ioweave.derive.program.reach import Reach
 from ioweave.diagrams.arithmetic import FUNCTIONS
 from ioweave.diagrams.boxes import OLD, Box
 from ioweave.diagrams.expressions import Read
-from ioweave.diagrams.operators import REDUCTIONS
+from ioweave.diagrams.lists import holds_positions, is_list, neutral_term
 from ioweave.hierarchy.counts import Flops, Memory, RegionCount, Transfers
 
 _JOIN = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "or", "all": "and"}
@@ -83,6 +86,8 @@ class _Region:
         self.frames = list(frames(self.program.grouped, self.program.split, placed.tiles.group, sizes, names))
         self.parts = 1 + max(f.part for f in self.frames)
         self.bases: dict[str, tuple[tuple[object, ...], Held]] = {}
+        self.lists = Joiner(self.setting.sizes)
+        self.scans = Scanner(self, self.table, lambda name: self.boxes[name][0])
         self.written: dict[str, Values] = {}  # what the present instance has stored
         for s in self.stores.values():
             self.arrays[s.array] = np.full(self.shape(s), np.nan)
@@ -98,6 +103,7 @@ class _Region:
         for frame in self.frames:
             self.memory.held.clear()
             self.bases.clear()
+            self.scans.pending.clear()
             self.written = {s.array: np.zeros(self.shape(s), dtype=bool) for s in self.stores.values()}
             for load in self.program.given:
                 array = self.arrays[load.array]
@@ -145,23 +151,33 @@ class _Region:
         variable = self.table[load.variable]
         wanted = [(read, self.reader(name, filled.frame, variable.entered)) for name, read in load.reads]
         copies = self.buffers if variable.entered else 1
-        at = None if len(wanted) > 1 else _block(*wanted[0], source.shape)
-        if at is not None and _block_union(filled.survivors, source.shape) == at:
+        at = None if len(wanted) > 1 else block_of(*wanted[0], source.shape)
+        if at is not None and block_union(filled.survivors, source.shape) == at:
             values = source[at].copy()
             count = room = values.size
         else:
             touched, place = np.zeros(source.shape, dtype=bool), np.zeros(source.shape, dtype=bool)
             for read, grid in filled.survivors:
-                _mark(touched, read, grid)
+                mark(touched, read, grid, self.outside)
             for read, grid in wanted:
-                _mark(place, read, grid)
-            at = _hull(place)
+                mark(place, read, grid, self.outside)
+            at = hull(place)
             here = touched[at]
             values = source[at].copy() if here.all() else np.where(here, source[at], np.nan)
             count, room = int(np.count_nonzero(touched)), int(np.count_nonzero(place))
+            if any(isinstance(s, Reach) for piece in load.pieces for s in piece):
+                room = room_for(load, [grid for _, grid in wanted], source.shape)
         self.memory.loads.move(load.label, count, variable.dtype)
         lows = tuple(s.start for s in at)
         self.memory.put(load.variable, Held(values, lows, room, variable.dtype, copies))
+
+    def outside(self, read: Read, grid: Grid) -> Values:
+        """What an index array outside holds."""
+        array = self.arrays[read.array]
+        if not read.index:
+            return array.reshape([1] * grid.rank)
+        index = tuple(grid.form(f, self.outside) for f in read.index)
+        return gather(array.astype(float), index, (0,) * array.ndim, np.nan)
 
     def reader(self, name: str, frame: Frame, entered: frozenset[str]) -> Grid:
         """The indices of a reading box over all that one filling serves."""
@@ -169,6 +185,9 @@ class _Region:
         return frame.grid(box, spans, entered)
 
     def start(self, event: Start) -> None:
+        """Set states to their identities, and those of scans to their starts."""
+        for carry in event.carries:
+            self.scans.start(carry, event.frame)
         for state in event.states:
             variable = self.table[state.variable]
             held, room = self.memory.held.get(state.variable), self.room(variable, event.frame)
@@ -177,7 +196,8 @@ class _Region:
             values = held.values.copy()  # what other trips of the loops around have made stays
             inner = event.frame.lows(replace(variable, entered=frozenset(event.frame.inside)))
             part = tuple(slice(lo - low, hi - low) for (lo, hi), low in zip(inner, held.lows, strict=True))
-            values[part] = REDUCTIONS[state.op].identity
+            box = self.boxes[variable.array][0]
+            values[part] = empty(box) if is_list(box) else neutral_term(box)
             self.memory.put(state.variable, replace(held, values=values))
 
     def room(self, variable: Variable, frame: Frame) -> Held:
@@ -197,6 +217,9 @@ class _Region:
         column, box = event.column, event.column.box
         assert box is not None
         assert column.variable is not None
+        if column.walk is not None:
+            self.scans.run(event)
+            return
         name = column.variable
         taken = () if column.taken is None else (column.taken,)
         self.memory.keep_only({*column.live, *taken, name})
@@ -210,7 +233,7 @@ class _Region:
             if event.state is None:
                 self.skip(event)
             return
-        result = self.compute(event, box) if event.runs else None
+        result = self.compute(event, box, old if event.state is not None else None) if event.runs else None
         if event.state is not None:
             assert old is not None
             now = self.memory.held[name]
@@ -230,7 +253,8 @@ class _Region:
         box, name = event.column.box, event.column.variable
         assert box is not None
         assert name is not None
-        part = np.full([event.grid.extent(a) for a in box.axes], np.nan if event.value is None else event.value)
+        value = empty(box) if is_list(box) else event.value
+        part = np.full([event.grid.extent(a) for a in box.axes], np.nan if value is None else value)
         held = self.filled(event, self.memory.held.get(name), part)
         if held.values.shape == part.shape:
             self.memory.held.pop(name, None)
@@ -265,12 +289,15 @@ class _Region:
         values[_within(event.grid, event.column.box, lows)] = part
         return Held(values, lows, values.size, variable.dtype)
 
-    def compute(self, event: Run, box: Box) -> Values:
-        """The values of a box, or the sum of a step's terms."""
+    def compute(self, event: Run, box: Box, old: Held | None = None) -> Values:
+        """The values of a box, the sum of a step's terms, or a list so far with a step's terms among it."""
         grid = event.grid
         read = self.slices(event)
         shape = [grid.extent(a) for a in box.axes]
-        if box.reduction is None:
+        if is_list(box):
+            so_far = None if old is None else old.values[_within(grid, box, old.lows)]
+            result = self.lists.joined(box, grid, so_far, read, event.facts)
+        elif box.reduction is None:
             result = np.array(np.broadcast_to(values_of(box.body, grid, read, event.facts), shape))
         else:
             dims = tuple(grid.place[a] for a in box.over)
@@ -283,7 +310,18 @@ class _Region:
 
     def slices(self, event: Run) -> _Slices:
         variables = dict(event.column.sources)
-        return _Slices({r: self.memory.held.get(v) for r, v in variables.items()})
+        return _Slices({r: self.seen(event, r, v) for r, v in variables.items()})
+
+    def seen(self, event: Run, read: Read, variable: str) -> Held | None:
+        """What a read finds: what is held, and of a finished list of positions also those that nothing decided."""
+        held = self.scans.seen(event, read, self.memory.held.get(variable))
+        box, _ = self.boxes.get(read.array, (None, ()))
+        if box is None or not holds_positions(box):
+            return held
+        if held is None:
+            held = self.room(self.table[variable], event.frame)
+            held = replace(held, values=np.full_like(held.values, empty(box)))
+        return replace(held, values=finished(box, held.values))
 
     def accumulate(self, event: Run, box: Box, old: Held, now: Held, terms: Values | None) -> Values:
         """The state, corrected if its references moved, joined with the terms of a step, on the slice at hand."""
@@ -297,7 +335,9 @@ class _Region:
             factor = self.correction(event, box, box.rescale)
             result = np.asarray(FUNCTIONS["mul" if box.reduction in ("sum", "prod") else "add"](result, factor))
             self.vector += result.size
-        if terms is not None:
+        if terms is not None and is_list(box):
+            result = terms
+        elif terms is not None:
             result = np.asarray(FUNCTIONS[_JOIN[box.reduction]](result, terms), dtype=float)
         values = now.values.copy()
         values[here] = result
@@ -332,7 +372,8 @@ class _Region:
             store = self.stores[name]
             variable = self.table[name]
             at = event.frame.bounds(variable.entered)
-            axes = self.boxes[variable.array][0].axes
+            box = self.boxes[variable.array][0]
+            axes = box.axes
             target = tuple(slice(*at[a]) for a in axes)
             held = self.memory.held.get(name)
             if held is not None:
@@ -340,9 +381,11 @@ class _Region:
                     tuple(slice(t.start - lo, t.stop - lo) for t, lo in zip(target, held.lows, strict=True))
                 ]
             else:
-                fixed = made.visits[0].value
+                fixed = empty(box) if is_list(box) else made.visits[0].value
                 assert fixed is not None, f"{name} is stored but was never computed"
                 values = np.full([t.stop - t.start for t in target], fixed)
+            if is_list(box) and not store.state:
+                values = finished(box, values)
             place: tuple[int | slice, ...] = (event.frame.part, *target) if store.state else target
             self.arrays[store.array][place] = values
             written = self.written[store.array]
@@ -369,72 +412,10 @@ class _Slices:
         part = block(held.values, read, grid, held.lows)
         if part is not None:
             return part
-        return gather(held.values, tuple(grid.form(f) for f in read.index), held.lows, np.nan)
+        return gather(held.values, tuple(grid.form(f, self) for f in read.index), held.lows, np.nan)
 
 
 def _within(grid: Grid, box: Box | None, lows: tuple[int, ...]) -> tuple[slice, ...]:
     """Where a box's own indices lie in an array that starts at ``lows``."""
     assert box is not None
     return tuple(slice(grid.bounds[a][0] - lo, grid.bounds[a][1] - lo) for a, lo in zip(box.axes, lows, strict=True))
-
-
-def _mark(touched: Values, read: Read, grid: Grid) -> None:
-    """Mark the elements of an array that a read touches over a grid; what lies outside is touched by none."""
-    if not read.index:
-        touched[...] = True
-        return
-    index = [grid.form(f) for f in read.index]
-    axes = [a for f in read.index for a in f.names]
-    if len(axes) == len(set(axes)):  # no axis ties two positions: a product of the places of each
-        places = [np.unique(i) for i in index]
-        touched[np.ix_(*(i[(i >= 0) & (i < n)] for i, n in zip(places, touched.shape, strict=True)))] = True
-        return
-    full = np.broadcast_arrays(*index)
-    inside = np.ones(full[0].shape, dtype=bool)
-    for i, n in zip(full, touched.shape, strict=True):
-        inside &= (i >= 0) & (i < n)
-    touched[tuple(i[inside] for i in full)] = True
-
-
-def _block(read: Read, grid: Grid, shape: tuple[int, ...]) -> tuple[slice, ...] | None:
-    """What a read of bare axes touches, as a block; None for any other read."""
-    axes = [f.bare for f in read.index]
-    if len(set(axes)) < len(axes):
-        return None
-    block = []
-    for a, n in zip(axes, shape, strict=True):
-        if a is None:
-            return None
-        lo, hi = grid.bounds[a]
-        block.append(slice(lo, min(hi, n)))
-    return tuple(block)
-
-
-def _block_union(reads: Sequence[tuple[Read, Grid]], shape: tuple[int, ...]) -> tuple[slice, ...] | None:
-    """The one block that reads fill together, where their blocks follow one another along one axis at most."""
-    blocks = list(dict.fromkeys(_span_key(_block(read, grid, shape)) for read, grid in reads))
-    if any(b is None for b in blocks):
-        return None
-    whole = [b for b in blocks if b is not None]
-    for k in range(len(shape)):
-        rest = {b[:k] + b[k + 1 :] for b in whole}
-        pieces = sorted({b[k] for b in whole})
-        if len(rest) == 1 and all(x[1] == y[0] for x, y in pairwise(pieces)):
-            joined = [*whole[0]]
-            joined[k] = (pieces[0][0], pieces[-1][1])
-            return tuple(slice(*i) for i in joined)
-    return () if not shape else None
-
-
-def _span_key(block: tuple[slice, ...] | None) -> tuple[tuple[int, int], ...] | None:
-    return None if block is None else tuple((s.start, s.stop) for s in block)
-
-
-def _hull(marked: Values) -> tuple[slice, ...]:
-    """The smallest block that holds all marked elements."""
-    block = []
-    for k in range(marked.ndim):
-        others = tuple(j for j in range(marked.ndim) if j != k)
-        places = np.flatnonzero(marked.any(axis=others))
-        block.append(slice(int(places[0]), int(places[-1]) + 1) if len(places) else slice(0, 0))
-    return tuple(block)

@@ -15,9 +15,12 @@ from ioweave.derive.execution.known import Facts
 from ioweave.derive.program.life import filled_over
 from ioweave.derive.program.program import Column, Load, Loop, Program
 from ioweave.derive.program.slots import corrections
-from ioweave.diagrams.boxes import OLD, RUNNING
-from ioweave.diagrams.expressions import Read
-from ioweave.diagrams.operators import REDUCTIONS
+from ioweave.diagrams.boxes import OLD, PAST, PREV, RUNNING, source
+from ioweave.diagrams.expressions import Read, reads
+from ioweave.diagrams.lists import leaders, neutral_term, of_nothing
+from ioweave.diagrams.scans import Walk
+
+ANYWHERE = 1 << 60  # beyond the end of any axis
 
 
 @dataclass(eq=False)
@@ -35,6 +38,7 @@ class State:
 
     variable: str
     op: str
+    nothing: float | None
     frame: Frame
     visits: list[Run] = field(default_factory=list)
 
@@ -69,6 +73,8 @@ class Run:
     idle: bool
     changed: bool
     state: State | None = None
+    along: tuple[Run, ...] = ()  # for a scan the visits that are made with it, element by element
+    leader: Run | None = None  # for those the visit of the scan
     place: int = 0  # among the visits of its state, or the parts of its result
     wanted: bool = False
     runs: bool = False
@@ -78,8 +84,26 @@ class Run:
     def value(self) -> float | None:
         """The known result of a box that is no running state."""
         if self.column.box is not None and self.column.box.reduction is not None:
-            return REDUCTIONS[self.column.box.reduction].identity if self.idle else None
+            return of_nothing(self.column.box) if self.idle else None
         return self.fixed
+
+
+@dataclass(eq=False)
+class Carry:
+    """A scan's value before the present step: the visit that set it, and those of the scan since, by their indices."""
+
+    variable: str
+    walk: Walk
+    start: Run | None
+    visits: dict[tuple[Interval, ...], list[Run]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Before:
+    """What an element before is made by: visits of the scan, or else what its start reads, with the indices."""
+
+    visits: tuple[Run, ...]
+    starts: tuple[tuple[Read, Source, Grid], ...] = ()
 
 
 @dataclass(eq=False)
@@ -105,6 +129,7 @@ class Start:
 
     states: list[State]
     frame: Frame
+    carries: tuple[Carry, ...] = ()
 
 
 @dataclass(eq=False)
@@ -120,6 +145,7 @@ class Open:
 class Made:
     """The visits that made what is read of an array in the region; ``op`` joins them if it is a state.
 
+    ``nothing`` is what a state gives that no visit adds to, where that is one number.
     ``repeats`` made the same in earlier trips of a loop that their reader is not in: a member runs in every
     trip (counting.md 14), though the last is the one that is read.
     """
@@ -127,10 +153,11 @@ class Made:
     visits: tuple[Run, ...]
     op: str | None = None
     repeats: tuple[Run, ...] = ()
+    nothing: float | None = None
 
 
 Event = Fill | Run | Put | Start | Open
-Source = Filled | Made
+Source = Filled | Made | Before
 
 
 def trace(program: Program, frame: Frame, stream: Mapping[str, int]) -> list[Event]:
@@ -149,6 +176,14 @@ def _want(source: Source) -> None:
     if isinstance(source, Made):
         for visit in (*source.visits, *source.repeats):
             visit.wanted = True
+    if isinstance(source, Before):
+        for visit in source.visits:
+            visit.wanted = True
+        for read, start, grid in source.starts:
+            if isinstance(start, Filled):
+                start.survivors.append((read, grid))
+            else:
+                _want(start)
 
 
 def _decide(run: Run) -> None:
@@ -165,6 +200,9 @@ def _decide(run: Run) -> None:
             for s in corrected_by:
                 _want(s)
     if run.runs:
+        for read, made in run.sources.items():
+            if source(read.array) in leaders(box):
+                _want(made)
         for read in run.facts.surviving(box.body):
             made = run.sources[read]
             if isinstance(made, Filled):
@@ -179,9 +217,7 @@ class _Tracer:
     def __init__(self, program: Program, stream: Mapping[str, int]) -> None:
         self.program, self.stream = program, stream
         self.table = {v.name: v for v in program.variables}
-        self.reductions = {
-            c.variable: c.box.reduction for c, _ in program.columns() if c.box is not None and c.variable is not None
-        }
+        self.boxes = {c.variable: c.box for c, _ in program.columns() if c.box is not None and c.variable is not None}
         self.now: dict[str, Filled | Parts | State] = {}
         self.states: dict[str, list[State]] = {}
         self.opens: dict[int, list[str]] = {}
@@ -193,6 +229,12 @@ class _Tracer:
                 for loop in filled_over(v, path[:start])[:1]:
                     self.opens.setdefault(id(loop), []).append(v.name)
         self.standing: dict[str, dict[tuple[tuple[str, Interval], ...], State]] = {}
+        walks = [(c, c.walk) for c, _ in program.columns() if c.walk is not None and not c.walk.begins]
+        self.walks = {w.carried: w for _, w in walks if w.carried is not None}
+        self.scans = {w.tile: c for c, w in walks if c.box is not None and c.box.name == w.scan}
+        self.carries: dict[str, Carry] = {}
+        self.begun: dict[str, Run] = {}
+        self.along: dict[str, list[Run]] = {}
 
     def events(self, frame: Frame) -> Iterator[Event]:
         """Every visit of one instance."""
@@ -208,14 +250,21 @@ class _Tracer:
                 self.opened[name] = Open(name, frame)
                 yield self.opened[name]
             if node.starts:
-                states = [State(name, self.reductions[name] or "sum", frame) for name in node.starts]
+                states = [
+                    State(name, self.boxes[name].reduction or "sum", of_nothing(self.boxes[name]), frame)
+                    for name in node.starts
+                    if name not in self.walks
+                ]
+                carries = [Carry(n, self.walks[n], self.begun.get(n)) for n in node.starts if n in self.walks]
+                self.carries.update({c.variable: c for c in carries})
                 self.now.update({s.variable: s for s in states})
                 for s in states:
                     self.states.setdefault(s.variable, []).append(s)
                     self.stand(s)
-                yield Start(states, frame)
+                yield Start(states, frame, tuple(carries))
             lo, hi = frame.tile[node.axis]
-            for trip in steps(lo, hi, self.stream[node.axis]):
+            trips = steps(lo, hi, self.stream[node.axis])
+            for trip in reversed(trips) if node.backward else trips:
                 yield from self.visit(node.body, frame.within(node.axis, trip))
 
     def stand(self, state: State) -> None:
@@ -246,21 +295,27 @@ class _Tracer:
         box, name = column.box, column.variable
         assert box is not None
         assert name is not None
-        entered = frozenset(
-            a for a, t in zip(self.program.loops, column.slot, strict=True) if t is not None and t % 2 == 0
-        )
-        grid = frame.grid(box, column.spans, entered)
+        grid = frame.grid(box, column.spans, self.entered(column))
         sources: dict[Read, Source] = {}
         for read, variable in column.sources:
+            if read.array.endswith((PREV, PAST)):
+                sources[read] = self.before(column, frame, read, grid, variable)
+                continue
             current = self.now[variable.removesuffix(OLD)]
             sources[read] = current if isinstance(current, Filled) else self.made(current, frame, _reach(read, grid))
+        self.look_back(column, grid, sources)
         facts = Facts(grid, lambda r: _known_read(r, sources[r]))
         fixed = facts(box.body)
-        idle = box.reduction is not None and fixed == REDUCTIONS[box.reduction].identity
+        idle = box.reduction is not None and fixed == neutral_term(box)
         run = Run(column, frame, grid, facts, sources, fixed, idle, any(_changed(s, frame) for s in sources.values()))
         if name in self.opened:
             self.opened[name].visits.append(run)
-        if self.table[name].role == "state":
+        if column.walk is not None and column.walk.begins:
+            self.begun[name] = run
+            return run
+        if column.walk is not None:
+            self.walk(column.walk, run)
+        elif self.table[name].role == "state":
             state = self.now[name]
             assert isinstance(state, State)
             run.state, run.place = state, len(state.visits)
@@ -277,18 +332,74 @@ class _Tracer:
         parts.by_indices[indices] = run
         return run
 
+    def entered(self, column: Column) -> frozenset[str]:
+        """The loops that a column is inside of."""
+        slots = zip(self.program.loops, column.slot, strict=True)
+        return frozenset(a for a, t in slots if t is not None and t % 2 == 0)
+
+    def walk(self, walk: Walk, run: Run) -> None:
+        """Enter a visit along a scan: what is made with it waits for the scan itself."""
+        box = run.column.box
+        assert box is not None
+        if box.name != walk.scan:
+            self.along.setdefault(walk.tile, []).append(run)
+            return
+        run.along = tuple(self.along.pop(walk.tile, ()))
+        for other in run.along:
+            other.leader = run
+        if walk.carried is not None:
+            indices = tuple(i for a, i in run.grid.bounds.items() if a in box.axes and a != walk.axis)
+            self.carries[walk.carried].visits.setdefault(indices, []).append(run)
+
+    def before(self, column: Column, frame: Frame, read: Read, grid: Grid, variable: str) -> Before:
+        """What makes the element before those of a step."""
+        walk = column.walk
+        if walk is None or read.array.endswith(PAST):
+            return Before(())
+        scan = self.scans[walk.tile]
+        assert scan.box is not None
+        if walk.carried is None:
+            own = frame.grid(scan.box, scan.spans, self.entered(scan))
+            variables = dict(scan.sources)
+            starts = []
+            for r in reads(walk.start):
+                current = self.now[variables[r]]
+                source = current if isinstance(current, Filled) else self.made(current, frame, _reach(r, own))
+                starts.append((r, source, own))
+            return Before((), tuple(starts))
+        carry = self.carries[variable]
+        reach = _reach(read, grid)
+        axes = [a for a in scan.box.axes if a != walk.axis]
+        last = [visits[-1] for visits in carry.visits.values()]
+        last = [v for v in last if all(_overlap(v.grid.bounds[a], i) for a, i in zip(axes, reach, strict=True))]
+        if not last and carry.start is not None:
+            last = [carry.start]
+        return Before(tuple(last))
+
+    def look_back(self, column: Column, grid: Grid, sources: dict[Read, Source]) -> None:
+        """A read of another element of a scan than the box's own: of this step's visits and the one before."""
+        if column.walk is not None:
+            return
+        for read, variable in column.sources:
+            if read.array.endswith(PREV):
+                visits = [v for of in self.carries[variable].visits.values() for v in of[-2:]]
+                for r in [r for r in sources if r.array + PREV == read.array]:
+                    if any(f.bare is None for f in r.index):
+                        sources[r] = Before(tuple(v for v in visits if _meets(v, _reach(r, grid))))
+
     def made(self, current: Parts | State, frame: Frame, reach: tuple[Interval, ...] | None = None) -> Made:
         """The visits so far that made what lies within reach (None: all of it), for a reader in ``frame``."""
         if isinstance(current, Parts):
             visits, repeats, op = list(current.by_indices.values()), current.repeats, None
+            nothing = None
         else:
             standing = self.standing[current.variable].values()
-            visits, op = [v for s in standing for v in s.visits], current.op
+            visits, op, nothing = [v for s in standing for v in s.visits], current.op, current.nothing
             repeats = [v for c in standing for s in self.repeats(c, frame) for v in s.visits]
         if reach is not None:
             visits = [v for v in visits if _meets(v, reach)]
             repeats = [v for v in repeats if _meets(v, reach)]
-        return Made(tuple(visits), op, tuple(repeats))
+        return Made(tuple(visits), op, tuple(repeats), nothing)
 
     def repeats(self, current: State, frame: Frame) -> list[State]:
         """The same state in the other trips of loops that ended before its reader in ``frame``."""
@@ -303,30 +414,35 @@ class _Tracer:
 
 
 def _reach(read: Read, grid: Grid) -> tuple[Interval, ...]:
-    """The hull of what a read touches, per position."""
-    forms = [grid.form(f) for f in read.index]
-    return tuple((int(f.min()), int(f.max()) + 1) for f in forms)
+    """The hull of what a read touches, per position; what is looked up may be anywhere, and no element is nowhere."""
+    forms = [None if f.lookups else grid.form(f) for f in read.index]
+    hulls = [(0, ANYWHERE) if f is None else (int(f.min()), int(f.max()) + 1) if f.size else (0, 0) for f in forms]
+    return tuple(hulls)
 
 
 def _meets(visit: Run, reach: tuple[Interval, ...]) -> bool:
     box = visit.column.box
     assert box is not None
     mine = (visit.grid.bounds[a] for a in box.axes)
-    return all(lo < last and first < hi for (lo, hi), (first, last) in zip(mine, reach, strict=True))
+    return all(_overlap(one, other) for one, other in zip(mine, reach, strict=True))
+
+
+def _overlap(one: Interval, other: Interval) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
 
 
 def _known_read(read: Read, made: Source) -> float | None:
-    if isinstance(made, Filled) or read.array.endswith((OLD, RUNNING)):
+    if isinstance(made, Filled | Before) or read.array.endswith((OLD, RUNNING)):
         return None
     if made.op is not None:
-        return REDUCTIONS[made.op].identity if all(v.idle for v in made.visits) else None
+        return made.nothing if all(v.idle for v in made.visits) else None
     values = {part.value for part in made.visits}
     return values.pop() if len(values) == 1 else None
 
 
 def _changed(made: Source, frame: Frame) -> bool:
     """Whether a source has moved in this trip: a state that received terms, or what follows from one."""
-    if isinstance(made, Filled):
+    if isinstance(made, Filled | Before):
         return False
     if made.op is None:
         return any(part.changed for part in made.visits)

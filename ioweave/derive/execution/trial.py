@@ -16,11 +16,14 @@ import numpy as np
 
 from ioweave.derive.execution.grid import Values
 from ioweave.derive.execution.plan_machine import PlanMachine, Step
-from ioweave.derive.execution.trial_data import PLAIN, Subject, data, small_sizes, with_casts
+from ioweave.derive.execution.trial_data import FAR, LARGE, LEVEL, PLAIN, Subject, data, small_sizes, with_casts
+from ioweave.derive.execution.walked import in_order
 from ioweave.derive.streaming.plan import Plan
 from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.diagram import Definition
 from ioweave.diagrams.expressions import Apply, reads, walk
+from ioweave.diagrams.groups import Group, groups
+from ioweave.diagrams.lists import holds_positions, is_list, key
 from ioweave.diagrams.operators import COMPARISONS
 from ioweave.hierarchy.verdicts import Trial
 
@@ -28,6 +31,7 @@ TOLERANCE = 1e-9  # of the largest value of an output
 RUNS = 8  # with moved values, where a difference has to be told from rounding
 RETRIES = 3  # where no element of any output is finite
 REDRAWS = 8  # where the reference compares what is no number
+FULL_LISTS = 1000  # the longest lists that trials fill
 REDRAWN = 10_007  # between the seeds of data that are drawn again
 
 
@@ -41,6 +45,7 @@ def try_plan(
     definitions: Sequence[Definition] = (),
     before: Sequence[Box] = (),
     largest: int = 9,
+    against: Against | None = None,
 ) -> tuple[Trial, ...]:
     """The plan of a diagram, or of a part of it, executed ``draws`` times beside the reference.
 
@@ -48,17 +53,19 @@ def try_plan(
     ``largest``. ``before`` are boxes outside the part whose results it reads. A plan of one pass
     with a state is also streamed in two or three pieces apart, in any order, and merged. No trial
     is made where no small sizes are valid, none after one that failed. Nothing is raised for a plan
-    that cannot be executed: its trial fails with an infinite error.
+    that cannot be executed: its trial fails with an infinite error. ``against`` says what errors are
+    measured by where a plan is not to be exact.
     """
     subject = Subject.of(opened, before, plan.streamed)
     found: list[Trial] = []
     for turn in range(draws):
         for attempt in range(RETRIES):
             rng = np.random.default_rng([seed, turn, attempt])
-            sizes = small_sizes(subject, values, definitions, largest, rng)
+            wanted = _filling(plan, subject, turn, rng)
+            sizes = small_sizes(subject, values, definitions, largest, rng, wanted)
             if sizes is None:
                 break
-            bench, trial = _try(opened, plan, subject, sizes, turn, seed + turn + attempt * draws, rng)
+            bench, trial = _try(opened, plan, subject, sizes, turn, seed + turn + attempt * draws, rng, against)
             if bench.decides or attempt == RETRIES - 1:
                 found.append(trial)
                 break
@@ -75,24 +82,29 @@ def _try(
     turn: int,
     seed: int,
     rng: np.random.Generator,
+    against: Against | None,
 ) -> tuple[Bench, Trial]:
     axes = sorted(plan.streamed)
     lengths = {a: _lengths(int(sizes[subject.base[a]]), turn, rng) for a in axes}
-    kinds = subject.kinds()
+    kinds = _kinds(opened, plan, subject)
     kind = kinds[turn % len(kinds)]
     steps = _steps(lengths)
     if turn % 3 == 2:
         steps.reverse()
-    pieces = _pieces(steps, rng) if plan.passes == 1 and plan.state else []
+    pieces = _pieces(steps, rng) if plan.passes == 1 and plan.state and not plan.recurrences else []
+    if plan.segments is not None:
+        pieces = _in_turn(steps, groups(plan.recurrences), rng)
+    if turn in (1, 3) and plan.lengths:
+        kind = LEVEL  # as many terms count as can
     arrays = data(subject, sizes, kind, {a: parts[0] for a, parts in lengths.items()}, seed)
-    bench = Bench(opened, plan, subject, sizes, arrays)
+    bench = Bench(opened, plan, subject, sizes, arrays, against or Against())
     for _ in range(REDRAWS):
         if not bench.compares_no_number():
             break
         # which way a comparison with no number goes is nobody's claim: other data are drawn
         kind, seed = PLAIN, seed + REDRAWN
         arrays = data(subject, sizes, kind, {a: parts[0] for a, parts in lengths.items()}, seed)
-        bench = Bench(opened, plan, subject, sizes, arrays)
+        bench = Bench(opened, plan, subject, sizes, arrays, against or Against())
     error = bench.error(steps, pieces, rng)
     spans = [dict.fromkeys(s[a] for s in steps) for a in axes]
     names = set(subject.base.values())
@@ -103,9 +115,25 @@ def _try(
         data=kind,
         seed=seed,
         error=error,
-        passed=error <= TOLERANCE,
+        passed=error <= bench.against.allowed,
     )
     return bench, trial
+
+
+def _kinds(opened: Opened, plan: Plan, subject: Subject) -> tuple[str, ...]:
+    """The kinds of data to try. Far exponents underflow to equal values, which positions of a list would tell apart."""
+    ordered = {key(b) for b in plan.boxes if is_list(b)}
+    moved = any(holds_positions(b) and key(b) not in ordered for b in opened.boxes)
+    return tuple(k for k in subject.kinds() if not moved or k not in (LARGE, FAR))
+
+
+def _filling(plan: Plan, subject: Subject, turn: int, rng: np.random.Generator) -> dict[str, int]:
+    """Sizes of the streamed axes at which a plan's own lists are one slot short, just full, and have to choose."""
+    longest = max((n for _, n in plan.lengths), default=0)
+    if not 0 < longest <= FULL_LISTS or turn % 2 == 0:
+        return {}
+    length = {1: longest + 1, 3: longest}.get(turn) or int(rng.integers(longest, 2 * longest + 2))
+    return {subject.base[a]: length for a in plan.streamed}
 
 
 def _lengths(size: int, turn: int, rng: np.random.Generator) -> list[int]:
@@ -134,6 +162,25 @@ def _pieces(steps: Sequence[Step], rng: np.random.Generator) -> list[list[Step]]
     return [order[k::count] for k in range(count)]
 
 
+def _in_turn(steps: Sequence[Step], scans: Sequence[Group], rng: np.random.Generator) -> list[list[Step]]:
+    """The steps in two to four pieces one after another, in the direction of the scans."""
+    ordered = list(in_order(steps, scans))
+    inner = rng.integers(1, len(ordered), int(rng.integers(1, 4))) if len(ordered) > 1 else ()
+    cuts = sorted({0, len(ordered), *(int(n) for n in inner)})
+    return [ordered[lo:hi] for lo, hi in pairwise(cuts)]
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """What errors are measured by: for an output the array ``measures`` names, else its largest value.
+
+    An error of up to ``allowed`` passes.
+    """
+
+    measures: tuple[tuple[str, str], ...] = ()
+    allowed: float = TOLERANCE
+
+
 @dataclass
 class Bench:
     """A plan and its reference on the same inputs, as they are or with every value moved a little."""
@@ -143,6 +190,7 @@ class Bench:
     subject: Subject
     values: Mapping[str, int | float]
     inputs: Mapping[str, Values]
+    against: Against = Against()
 
     @cached_property
     def made(self) -> dict[str, Values]:
@@ -200,15 +248,16 @@ class Bench:
             got = self._planned(pieces, merged, None)
         except KeyError:
             return float("inf")
-        error = _largest(reference, got, {})
-        if error <= TOLERANCE:
+        measures = {n: np.abs(self.made[m].astype(float)) for n, m in self.against.measures}
+        error = _largest(reference, got, {}, measures)
+        if error <= self.against.allowed:
             return error
         sides = [reference], [got]
         for _ in range(RUNS):
             sides[0].append(self._outputs(self._direct(rng)))
             sides[1].append(self._planned(pieces, merged, rng))
         spread = {n: _spread([s[n] for s in sides[0]]) + _spread([s[n] for s in sides[1]]) for n in reference}
-        return _largest(reference, got, spread)
+        return _largest(reference, got, spread, measures)
 
 
 def _spread(runs: Sequence[Values]) -> Values:
@@ -219,8 +268,13 @@ def _spread(runs: Sequence[Values]) -> Values:
     return np.asarray(np.where(finite.all(axis=0), wide, np.where(finite.any(axis=0), np.inf, 0.0)))
 
 
-def _largest(reference: Mapping[str, Values], got: Mapping[str, Values], spread: Mapping[str, Values]) -> float:
-    """The largest difference beyond the spread, over the largest value of its output."""
+def _largest(
+    reference: Mapping[str, Values],
+    got: Mapping[str, Values],
+    spread: Mapping[str, Values],
+    measures: Mapping[str, Values],
+) -> float:
+    """The largest difference beyond the spread, over its measure, or else over the largest value of its output."""
     worst = 0.0
     for n, b in reference.items():
         a = got[n]
@@ -234,7 +288,17 @@ def _largest(reference: Mapping[str, Values], got: Mapping[str, Values], spread:
             gap = np.where(
                 np.isinf(spread[n]), 0.0, np.maximum(gap - np.where(np.isinf(spread[n]), 0.0, spread[n]), 0.0)
             )
+        if n in measures:
+            worst = max(worst, _over(gap, measures[n]))
+            continue
         most = float(np.max(gap, initial=0.0))
         scale = float(np.max(np.abs(b), where=finite, initial=0.0))
         worst = max(worst, most / scale if scale > 0 else (np.inf if most > 0 else 0.0))
     return worst
+
+
+def _over(gap: Values, measure: Values) -> float:
+    """The largest gap over its measure, element by element, where the measure is a number."""
+    known = np.isfinite(measure)
+    ratio = np.divide(gap, measure, out=np.where(gap > 0, np.inf, 0.0), where=known & (measure > 0))
+    return float(np.max(np.where(known, ratio, 0.0), initial=0.0))

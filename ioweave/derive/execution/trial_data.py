@@ -36,6 +36,7 @@ PLAIN, ZEROS, MASKED, LARGE, FAR, CONSTANT, NEGATIVE, EMPTY = (
     "all negative",
     "rows masked whole",
 )
+LEVEL = "the same all along the axis"
 KINDS = (PLAIN, ZEROS, LARGE, EMPTY, MASKED, FAR, CONSTANT, NEGATIVE)
 CELLS = 20_000  # of the largest array of a trial
 MOST_CELLS = 1_000_000  # where literal dimensions leave no choice
@@ -94,12 +95,13 @@ def small_sizes(
     definitions: Sequence[Definition],
     largest: int,
     rng: np.random.Generator,
+    wanted: Mapping[str, int] | None = None,
 ) -> Sizes | None:
     """Sizes of 1 to ``largest`` for every free axis, every array below `CELLS` where that can be had.
 
     Ties among ``definitions`` are followed; without them, axes of equal size stay equal. Large whole
-    constants that are no axis, such as the width of a window, are small at times too. None if no
-    draw is valid, or only one of huge arrays.
+    constants that are no axis, such as the width of a window, are small at times too. ``wanted`` are
+    sizes to try first, such as that which fills a list. None if no draw is valid, or only one of huge arrays.
     """
     axes = set(subject.base.values())
     tied = {d.name for d in definitions if not isinstance(d.value, Number)}
@@ -110,7 +112,9 @@ def small_sizes(
         for name, value in values.items():
             if name in tied:
                 continue
-            if name in axes:
+            if wanted and name in wanted and attempt < ATTEMPTS // 2:
+                drawn[name] = wanted[name]
+            elif name in axes:
                 of_loop = any(subject.base[a] == name for a in subject.streamed)
                 limit = top if of_loop else max(1, (2 * top + 2) // 3)
                 drawn[name] = max(int(n) for n in rng.integers(1, limit + 1, 1 + of_loop))
@@ -151,6 +155,8 @@ def _cells(subject: Subject, values: Sizes) -> int | None:
         return None
     if any(n < 1 for shape in shapes for n in shape):
         return None
+    if any(b.into is not None and extents[b.into] > prod(extents[a] for a in b.over) for b in subject.boxes):
+        return None  # a list longer than its axis
     return max([1, *(prod(s) for s in shapes), *(prod(extents[a] for a in b.all_axes) for b in subject.boxes)])
 
 
@@ -180,6 +186,8 @@ def data(
             arrays[i.name] = -np.abs(array)
         elif kind == ZEROS and real and places and (not sign or (sign in (">=", "<=") and bound == 0)):
             array[places] = 0.0
+        elif kind == LEVEL and real and places and array.size:
+            array[...] = array[tuple(slice(0, 1) if p != slice(None) else p for p in places)]
         elif kind == CONSTANT and real and places and array.size:
             array[places] = array.reshape(-1)[0]
         elif kind == EMPTY and not real and array.ndim:

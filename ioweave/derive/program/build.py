@@ -8,32 +8,42 @@ from dataclasses import dataclass, replace
 from ioweave.derive.program.free import free_boxes, priced
 from ioweave.derive.program.held import held_dtypes
 from ioweave.derive.program.life import with_lives
+from ioweave.derive.program.lists import leader_reads, slot_axes, with_leaders
 from ioweave.derive.program.order import within_lines
 from ioweave.derive.program.program import Column, Load, Loop, Program, Role, Store, Variable
+from ioweave.derive.program.reach import Place, places, refuse_inner, refuse_late
 from ioweave.derive.program.setting import Setting
 from ioweave.derive.program.slots import Nests, Slot, corrections, occurrences, references
-from ioweave.derive.program.spans import Span, bare, demands, of_form
+from ioweave.derive.program.spans import Span, alike, bare, demands
 from ioweave.derive.program.split import (
     merge_setting,
     split_boxes,
     with_operands,
     without_steps,
 )
+from ioweave.derive.program.walks import Walks
 from ioweave.derive.streaming.merge import merge_states, state_name
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import OLD, Box, source
 from ioweave.diagrams.errors import Refused
-from ioweave.diagrams.expressions import Read
+from ioweave.diagrams.expressions import Read, reads
+from ioweave.diagrams.lists import check_whole
+from ioweave.diagrams.scans import Walk, backward_axes, check_scans, scan_axes, uncut, with_starts
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A region without its tile sizes: which axes are grouped, streamed (in order), split, held."""
+    """A region without its tile sizes: which axes are grouped, streamed (in order), split, held.
+
+    ``unit`` are the streamed axes whose steps are known to be single elements: there a scan needs no tile
+    beside its state.
+    """
 
     group: tuple[str, ...] = ()
     loops: tuple[str, ...] = ()
     split: tuple[str, ...] = ()
     hold: tuple[tuple[str, int], ...] = ()
+    unit: frozenset[str] = frozenset()
 
 
 def build(name: str, boxes: Sequence[Box], stored: frozenset[str], shape: Shape, setting: Setting) -> Program:
@@ -43,15 +53,20 @@ def build(name: str, boxes: Sequence[Box], stored: frozenset[str], shape: Shape,
     a split reduction without a merge, a shifted read that is no interval per tile.
     """
     boxes = tuple(boxes)
-    streamed = frozenset((*shape.loops, *shape.split)) & {a for b in boxes for a in b.over}
+    check_scans(boxes, shape.group, shape.loops)
+    walked = {a for b in boxes for a in b.over} | scan_axes(boxes)
+    streamed = frozenset((*shape.loops, *shape.split)) & walked
     plan = setting.plan(boxes, streamed, stored)
-    inner, outer = split_boxes(plan.boxes, shape.split, stored)
+    check_whole(plan.boxes, (*shape.group, *shape.loops))
+    setting = setting.with_lengths(plan.lengths)
+    planned = with_starts(plan.boxes, shape.loops)
+    inner, outer = split_boxes(planned, shape.split, stored)
     _check_stored(inner, outer, stored, shape)
     if not shape.split:
-        return _instance(name, inner, stored, shape, setting, free_boxes(inner, stored))
-    kept = frozenset(b.name for b in inner if any(a in shape.split for a in b.over)) & _wanted(
-        outer, stored, plan.boxes
-    )
+        whole = _instance(name, inner, stored, shape, setting, free_boxes(inner, stored))
+        return replace(whole, lengths=plan.lengths)
+    kept = frozenset(b.name for b in inner if any(a in shape.split for a in b.over)) & _wanted(outer, stored, planned)
+    kept = with_leaders(kept, {b.name: b for b in inner})
     parted = {frozenset(b.over) & frozenset(shape.split) for b in inner if b.name in kept}
     if len(parted) > 1:
         raise Refused(
@@ -72,17 +87,19 @@ def build(name: str, boxes: Sequence[Box], stored: frozenset[str], shape: Shape,
     shared = tuple(a for a in setting.sizes if all(a in b.axes for b in inner if b.name in kept - free))
     shared = tuple(a for a in shared if all(a in b.axes for b in merge if b.name in outputs))
     shared = tuple(a for a in shared if not any(a in b.over for b in merge))  # each state is loaded once
+    shared = tuple(a for a in shared if a not in slot_axes(merge) and a not in uncut(merge))
     free = free_boxes(merge, outputs, frozenset(state_name(n) for n in kept & free))
-    once = Shape((), shared, (), _once(merge, shared))
+    merge = with_starts(merge, shared)
+    once = Shape((), shared, (), _once(merge, shared), frozenset(shared))
     tail = _instance(f"merge({label})", merge, outputs, once, merged, free, line=label)
-    return replace(program, merge=tail)
+    return replace(program, merge=tail, lengths=plan.lengths)
 
 
 def _once(boxes: Sequence[Box], loops: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
     """Holds with which a merge loads every array once: as deep as all the loops so far index it."""
     made = {b.name for b in boxes}
     hold: dict[str, int] = {}
-    for r in (r for b in boxes for r in b.reads()):
+    for r in (r for b in boxes for r in b.operands()):
         if source(r.array) not in made:
             axes = {a for form in r.index for a in form.names}
             depth = next((p for p, a in enumerate(loops) if a not in axes), len(loops))
@@ -103,7 +120,7 @@ def _outer(outer: Sequence[Box]) -> set[str]:
 def _wanted(outer: Sequence[Box], stored: frozenset[str], boxes: Sequence[Box]) -> frozenset[str]:
     """Split reductions that the merge needs: read by its boxes, stored, or what a correction of one follows."""
     made = {b.name: b for b in boxes}
-    wanted = set(stored) | {source(r.array) for b in outer for r in b.reads()}
+    wanted = set(stored) | {source(r.array) for b in outer for r in b.operands()}
     frontier = list(wanted)
     while frontier:
         b = made.get(frontier.pop())
@@ -174,6 +191,7 @@ class _Builder:
         self.hold = dict(shape.hold)
         self.order = {b.name: k for k, b in enumerate(boxes)}
         self.variables: dict[str, Variable] = {}
+        self.walks = Walks(boxes, self.loops, shape.unit, self.slots, self.variable_name)
 
     # -- names and extents
 
@@ -210,7 +228,7 @@ class _Builder:
         found: dict[tuple[str, int, Slot], list[tuple[str, Read]]] = {}
         by_reader: dict[tuple[str, Read, Slot], tuple[str, int, Slot]] = {}
         for b in self.boxes:
-            for read in b.reads():
+            for read in b.operands():
                 if source(read.array) in self.made:
                     continue
                 for slot in self.slots[b.name]:
@@ -218,9 +236,11 @@ class _Builder:
                     while depth and (slot[depth - 1] is None or (slot[depth - 1] or 0) % 2):
                         depth -= 1  # held at a loop that this reader is not in: loaded with the next one out
                     load = by_reader[b.name, read, slot] = read.array, depth, tuple(slot[:depth])
+                    refuse_inner(read, self.made)
                     entries = found.setdefault(load, [])
                     if (b.name, read) not in entries:
                         entries.append((b.name, read))
+        refuse_late(by_reader)
         loads = []
         names: dict[tuple[str, int, Slot], str] = {}
         count: dict[str, int] = {}
@@ -228,7 +248,8 @@ class _Builder:
             count[array] = count.get(array, 0) + 1
             name = f"{array}.in" if count[array] == 1 else f"{array}.in{count[array]}"
             names[array, depth, key] = name
-            pieces = tuple(self.piece(box, read) for box, read in entries)
+            tiled = frozenset((*self.shape.group, *self.loops))
+            pieces = alike([self.piece(box, read) for box, read in entries], tiled, self.setting.sizes)
             self.variables[name] = Variable(
                 name, array, "slab", self.setting.dtypes[array], tuple(dict.fromkeys(pieces)), self.entered(key, depth)
             )
@@ -236,12 +257,11 @@ class _Builder:
             loads.append(Load(array, name, depth, key, tuple(entries), pieces, label))
         return loads, {reader: names[load] for reader, load in by_reader.items()}
 
-    def piece(self, box: str, read: Read) -> tuple[Span, ...]:
+    def piece(self, box: str, read: Read) -> tuple[Place, ...]:
         b = self.made[box]
         inner = dict(zip(b.axes, self.spans[box], strict=True))
         inner.update({a: bare(a, self.setting.sizes[a]) for a in b.over})
-        shape = self.setting.shapes[read.array]
-        return tuple(of_form(f, inner, n, self.setting.sizes) for f, n in zip(read.index, shape, strict=True))
+        return places(read, inner, self.setting)
 
     # -- columns
 
@@ -250,14 +270,26 @@ class _Builder:
         name = self.variable_name(box.name, slot)
         state = self.state_depth(box, slot)
         entered = self.entered(slot) if state is None else self.entered(slot, state)
-        self.define(
-            name, box.name, "value" if state is None else "state", self.held[box.name], self.spans[box.name], entered
-        )
+        walk = self.walks.of(box, slot)
+        if walk is not None:
+            name = self.walked(box, slot, walk, name)
+        else:
+            role: Role = "value" if state is None else "state"
+            self.define(name, box.name, role, self.held[box.name], self.spans[box.name], entered)
         sources: list[tuple[Read, str]] = []
-        for read in (*box.reads(), *correction_reads(box, self.made)):
+        for read in (
+            *reads(box.body),
+            *correction_reads(box, self.made),
+            *leader_reads(box, self.made),
+            *self.walks.further_reads(box),
+        ):
             base = source(read.array)
             if base not in self.made:
                 sources.append((read, loads[box.name, read, slot]))
+                continue
+            earlier = self.earlier(box, slot, read)
+            if earlier is not None:
+                sources.append((read, earlier))
                 continue
             variable = self.variable_name(base, self.nests.context(base, base == read.array, slot))
             before = read.array.endswith(OLD) and self.nests.unfinished(base, slot)
@@ -271,11 +303,36 @@ class _Builder:
             spans=self.spans[box.name],
             sources=tuple(dict.fromkeys(sources)),
             cost=priced(box, self.free),
+            walk=walk,
         )
+
+    def walked(self, box: Box, slot: Slot, walk: Walk, name: str) -> str:
+        """The variable that a column along a scan writes; what it adds is entered."""
+        around = self.entered(slot, self.loops.index(walk.axis)) if walk.axis in self.loops else self.entered(slot)
+        inside, spans = self.entered(slot), self.spans[box.name]
+        for v in self.walks.variables(box, walk, self.held[box.name], spans, inside, around, name):
+            self.variables[v.name] = v
+        if walk.begins:
+            for r in box.reads():
+                if source(r.array) in self.made:
+                    at = self.nests.context(source(r.array), source(r.array) == r.array, slot)
+                    self.walks.check_start(box, slot, r.array, at)
+        return walk.carried if walk.begins and walk.carried is not None else name
+
+    def earlier(self, box: Box, slot: Slot, read: Read) -> str | None:
+        """The variable of earlier elements of a scan that a box reads, if it reads such."""
+        base = source(read.array)
+        at = slot if box.name in self.walks.together else self.nests.context(base, True, slot)
+        found = self.walks.source(read, at)
+        if found is not None:
+            self.walks.check_reader(box, slot, read, at)
+        return found
 
     def widen(self, columns: list[tuple[Slot, Column]]) -> None:
         """A result that another nest of loops reads is held whole over the loops that the two do not share."""
         for made, column in columns:
+            if column.walk is not None and column.walk.begins:
+                continue
             v = self.variables[column.variable or ""]
             readers = [slot for slot, c in columns if any(s == v.name for _, s in c.sources)]
             shared = [p for p in range(len(self.loops)) if all(r[: p + 1] == made[: p + 1] for r in readers)]
@@ -286,6 +343,7 @@ class _Builder:
         loads = [load for load in every if load.array not in self.free]
         columns = [(slot, self.column(b, slot, by_reader)) for b in self.boxes for slot in self.slots[b.name]]
         self.widen(columns)
+        self.walks.checked(self.variables, [c for _, c in columns])
         for name in [s for c in columns for _, s in c[1].sources if s.endswith(OLD)]:
             state = self.variables[name.removesuffix(OLD)]
             slot, column = next(c for c in columns if c[1].variable == state.name)
@@ -372,5 +430,7 @@ class _Builder:
                 for s, c in here
                 if c.box is not None and c.variable is not None and self.state_depth(c.box, s) == p
             )
-            nodes.append(Loop(p, self.loops[p], t, starts, tuple(body)))
+            starts += tuple(c.walk.carried for _, c in here if c.walk and c.walk.carried and self.walks.began(c) == p)
+            backward = self.loops[p] in backward_axes(self.boxes)
+            nodes.append(Loop(p, self.loops[p], t, starts, tuple(body), backward))
         return nodes

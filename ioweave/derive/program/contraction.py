@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import product
 
-from ioweave.diagrams.boxes import Box
+from ioweave.diagrams.boxes import PAST, PREV, Box
 from ioweave.diagrams.expressions import Apply, Expr, free_axes, is_predicate_of_indices
 
 
@@ -27,8 +27,8 @@ def factors(e: Expr) -> tuple[Expr, ...]:
 @lru_cache(maxsize=4096)
 def operands(box: Box) -> tuple[tuple[Expr, ...], tuple[Expr, ...]] | None:
     """The two groups of factors that a matrix unit multiplies, or None where none takes the box."""
-    if box.reduction != "sum":
-        return None
+    if box.reduction != "sum" or any(r.array.endswith((PREV, PAST)) for r in box.reads()):
+        return None  # what a scan has made so far comes element by element, and fills no matrix
     parts = factors(box.body)
     if not 2 <= len(parts) <= 8:
         return None

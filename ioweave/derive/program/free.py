@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ioweave.derive.program.lists import priced_list
 from ioweave.derive.program.slots import corrections
 from ioweave.diagrams.boxes import Box, source
 from ioweave.diagrams.expressions import Apply, Expr, Index, Number, Read, transform
+from ioweave.diagrams.lists import is_list
 
 
 def free_boxes(boxes: Sequence[Box], stored: frozenset[str], given: frozenset[str] = frozenset()) -> frozenset[str]:
     """The arrays that positions alone decide: ``given`` ones, and boxes of those that are not ``stored``."""
     free = set(given)
     for b in boxes:
-        if b.name not in stored and not corrections(b) and all(source(r.array) in free for r in b.reads()):
+        decided = b.scan is None and not corrections(b) and all(source(r.array) in free for r in b.reads())
+        if decided and b.name not in stored:
             free.add(b.name)
     return frozenset(free)
 
@@ -27,6 +30,8 @@ def priced(box: Box, free: frozenset[str]) -> Box:
     """The box as its arithmetic is counted: a free one has none, and what is free stands for its indices."""
     if box.name in free:
         return replace(box, body=Number(0), reduction=None, over=())
+    if is_list(box):
+        box = priced_list(box)
     if not any(source(r.array) in free for r in box.reads()):
         return box
     return replace(box, body=transform(box.body, lambda e: _indices(e) if _is_free(e, free) else e))

@@ -1,7 +1,8 @@
 """The element type in which a region holds each result (counting.md 8).
 
 The result of a reduction over values of 16 bits or fewer, and what is computed from it
-elementwise, is held in fp32 until it is stored or used as an operand of a contraction.
+elementwise, is held in fp32 until it is stored or used as an operand of a contraction. What is picked
+beside the keys of a list is moved, not computed: it keeps the type of what it is taken from.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ioweave.derive.program.contraction import is_contraction
+from ioweave.derive.program.lists import widens
 from ioweave.diagrams.boxes import Box, source
 from ioweave.diagrams.dtypes import DTYPES
 from ioweave.diagrams.expressions import Apply
@@ -26,9 +28,8 @@ def held_dtypes(boxes: Sequence[Box], accumulate: str) -> dict[str, str]:
         own = DTYPES[b.dtype]
         narrow = own.kind == "float" and own.bits <= 16
         cast = isinstance(b.body, Apply) and b.body.op in CASTS
-        from_wide = any(source(r.array) in wide for r in b.reads())
-        widened = narrow and (b.reduction is not None or (from_wide and not cast))
-        if widened and b.reduction is None and b.name in fed:
+        widened = narrow and widens(b, wide) and not (cast and b.reduction is None)
+        if widened and b.reduction is None and b.scan is None and b.name in fed:
             widened = False
         if widened:
             wide.add(b.name)

@@ -14,13 +14,14 @@ def with_lives(program: Program) -> Program:
     paths = [path for _, path in flat]
     start, end = _ranges(program, flat, paths)
     stored = {s.variable for s in program.stores}
+    kept = {c.title: _needed_along(c, flat) for c, _ in flat}
     table = {v.name: v for v in program.variables}
     result: dict[int, Column] = {}
     for k, (column, _) in enumerate(flat):
         live = [
             n for n in table if table[n].array not in program.free and start.get(n, len(flat)) <= k <= end.get(n, -1)
         ]
-        taken = _taken(column, k, live, table, end, stored)
+        taken = _taken(column, k, live, table, end, stored | kept[column.title])
         if taken is not None:
             live.remove(column.variable or "")
         result[id(column)] = replace(column, live=tuple(live), taken=taken)
@@ -58,7 +59,10 @@ def _ranges(
         until = last[id(paths[k][shared])] if len(paths[k]) > shared else k  # read in every trip of the rest
         end[name] = max(end.get(name, -1), until)
 
+    ends = _last_of_walks(flat)
     for k, (column, path) in enumerate(flat):
+        if column.walk is not None and not column.walk.begins and column.walk.tile not in start:
+            begin(column.walk.tile, path, k)  # elements are made one by one, by all columns that go along
         for loop_depth, loop in enumerate(path):
             for name in loop.starts:
                 if name not in start:
@@ -69,7 +73,7 @@ def _ranges(
         for _, name in column.sources:
             if table[name].array in program.free or (table[name].role == "old" and name not in start):
                 continue
-            use(name, k)
+            use(name, max(k, ends.get((column.walk.tile, name), k)) if column.walk is not None else k)
         if column.variable is not None:
             if column.variable not in start:
                 begin(column.variable, path, k)
@@ -81,6 +85,40 @@ def _ranges(
         for name in column.stores:
             use(name, k)
     return start, end
+
+
+def _last_of_walks(flat: list[tuple[Column, tuple[Loop, ...]]]) -> dict[tuple[str, str], int]:
+    """For every tile of a scan, and each variable that its columns read, the last of them where it is from elsewhere.
+
+    Columns along a scan come again for every element, and with them what they read.
+    """
+    last: dict[str, int] = {}
+    made: dict[str, set[str]] = {}
+    for k, (c, _) in enumerate(flat):
+        if c.walk is not None and not c.walk.begins:
+            last[c.walk.tile] = k
+            made.setdefault(c.walk.tile, set()).add(c.variable or "")
+    return {
+        (c.walk.tile, name): last[c.walk.tile]
+        for c, _ in flat
+        if c.walk is not None and c.walk.tile in last
+        for _, name in c.sources
+        if name not in made[c.walk.tile]
+    }
+
+
+def _needed_along(column: Column, flat: list[tuple[Column, tuple[Loop, ...]]]) -> set[str]:
+    """What no result may take over: the elements that a later box looks back to, and what a scan reads out of order."""
+    found: set[str] = set()
+    tiles = {c.walk.tile for c, _ in flat if c.walk is not None}
+    for r, name in column.sources:
+        if name in tiles and column.walk is None and any(f.bare is None for f in r.index):
+            found.add(name)
+    if column.walk is not None:
+        for c, _ in flat:
+            if c.walk is not None and c.walk.tile == column.walk.tile:
+                found |= {n for r, n in c.sources if all(f.bare != column.walk.axis for f in r.index)}
+    return found
 
 
 def filled_over(v: Variable, path: tuple[Loop, ...]) -> tuple[Loop, ...]:
@@ -100,7 +138,7 @@ def _taken(
     best = None
     for _, name in column.sources:
         v = table[name]
-        if v.role == "slab" or name not in live or end[name] != k or name in stored:
+        if v.role == "slab" or name not in live or end[name] != k or name in stored or name == column.variable:
             continue
         same = _extent(v) == _extent(own)
         if same and DTYPES[v.dtype].bits >= DTYPES[own.dtype].bits:

@@ -10,14 +10,16 @@ from collections.abc import Sequence
 
 from ioweave.derive.program.slots import corrections
 from ioweave.diagrams.boxes import Box, source
+from ioweave.diagrams.lists import leaders
 
 
 def within_lines(boxes: Sequence[Box]) -> tuple[Box, ...]:
     """The boxes with the parts of every line so ordered; operands still come before their readers."""
     made = {b.name: b for b in boxes}
     needs = {
-        b.name: {source(r.array) for r in b.reads() if source(r.array) in made and source(r.array) != b.name}
+        b.name: {source(r.array) for r in b.operands() if source(r.array) in made and source(r.array) != b.name}
         | set(corrections(b))
+        | {n for n in leaders(b) if n in made}
         for b in boxes
     }
     result: list[Box] = []

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from ioweave.derive.program.reach import Place
 from ioweave.derive.program.slots import Slot
 from ioweave.derive.program.spans import Span
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.expressions import Read
+from ioweave.diagrams.scans import Walk
 
 Role = Literal["slab", "state", "old", "value"]
 
@@ -22,7 +24,7 @@ Role = Literal["slab", "state", "old", "value"]
 class Variable:
     """What is allocated: a loaded slab, a running state, its old value, or a box's result.
 
-    ``pieces`` are products of spans, one per read for a slab (its extent is their union), one
+    ``pieces`` are products of spans and reaches, one per read for a slab (its extent is their union), one
     for anything else. An axis in ``entered`` is at its step, a grouped one at its tile, any
     other whole.
     """
@@ -31,7 +33,7 @@ class Variable:
     array: str
     role: Role
     dtype: str
-    pieces: tuple[tuple[Span, ...], ...]
+    pieces: tuple[tuple[Place, ...], ...]
     entered: frozenset[str]
 
 
@@ -49,7 +51,7 @@ class Load:
     depth: int
     key: Slot
     reads: tuple[tuple[str, Read], ...]
-    pieces: tuple[tuple[Span, ...], ...]
+    pieces: tuple[tuple[Place, ...], ...]
     label: str
 
 
@@ -60,6 +62,7 @@ class Column:
     ``cost`` is the box as its arithmetic is counted (`ioweave.derive.program.free`).
     ``box`` at ``slot`` writes ``variable``; ``sources`` maps each read of its body, and that
     of its rescaling factor, to the variable read. ``taken`` is the variable whose bytes the result takes over, if any.
+    ``walk`` tells how a column goes along a scan: columns of one scan are made together, element by element.
     """
 
     kind: Literal["load", "run", "store"]
@@ -74,17 +77,22 @@ class Column:
     taken: str | None = None
     stores: tuple[str, ...] = ()
     cost: Box | None = None
+    walk: Walk | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One pass over a streamed axis; ``starts`` are the states set to their identities before it."""
+    """One pass over a streamed axis; ``starts`` are the states set to their identities before it.
+
+    ``backward`` loops run from the last step to the first.
+    """
 
     position: int
     axis: str
     time: int
     starts: tuple[str, ...]
     body: tuple[Column | Loop, ...]
+    backward: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ class Program:
     ``grouped`` and ``loops`` are the tiled axes; ``split`` the grouped axes that are reduced in
     more than one tile; ``boxes`` the boxes after streaming, with their ``slots``. ``free`` names the
     arrays that positions alone decide: they take no memory, and partial ones neither leave (``known``)
-    nor are loaded by a merge (``given``).
+    nor are loaded by a merge (``given``). ``lengths`` are the axes of lists that streaming made, with their slots.
     """
 
     name: str
@@ -121,6 +129,7 @@ class Program:
     free: frozenset[str] = frozenset()
     known: tuple[Store, ...] = ()
     given: tuple[Load, ...] = ()
+    lengths: tuple[tuple[str, int], ...] = ()
 
     @property
     def dtypes(self) -> frozenset[str]:

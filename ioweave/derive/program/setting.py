@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ioweave.derive.streaming.plan import Plan
 from ioweave.derive.streaming.repair import repair
 from ioweave.diagrams.boxes import Box, Opened, base_name
+from ioweave.diagrams.lists import slots
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +17,8 @@ class Setting:
     """An opened diagram at concrete sizes.
 
     ``sizes`` covers names and axis components; ``shapes`` and ``dtypes`` every array;
-    ``accumulate`` is ``fp32`` or ``same`` (counting.md 8).
+    ``accumulate`` is ``fp32`` or ``same`` (counting.md 8). ``integers`` are arrays of whole numbers that are known,
+    by name: what is looked up in them is counted exactly.
     """
 
     opened: Opened
@@ -25,6 +28,7 @@ class Setting:
     dtypes: Mapping[str, str]
     facts: Mapping[str, tuple[str, float]]
     accumulate: str
+    integers: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def make(opened: Opened, values: Mapping[str, int | float], accumulate: str = "fp32") -> Setting:
@@ -32,6 +36,7 @@ class Setting:
         sizes = {n: int(v) for n, v in values.items() if isinstance(v, int)}
         for axis, name in opened.base:
             sizes[axis] = sizes[base_name(name)]
+        sizes.update({slots(b.into): sizes[b.into] for b in opened.boxes if b.into is not None})
         shapes = {
             i.name: tuple(sum(c * sizes[s] for s, c in form.sizes) + form.offset for form in i.dims)
             for i in opened.inputs
@@ -41,6 +46,15 @@ class Setting:
         facts = {i.name: i.fact for i in opened.inputs if i.fact is not None}
         return Setting(opened, sizes, values, shapes, dtypes, facts, accumulate)
 
+    def with_lengths(self, lengths: Iterable[tuple[str, int]]) -> Setting:
+        """The setting with the axes of lists that a plan makes, each with its number of slots."""
+        found = dict(lengths)
+        if not found:
+            return self
+        sizes = {**self.sizes, **found, **{slots(a): n for a, n in found.items()}}
+        return replace(self, sizes=sizes)
+
     def plan(self, boxes: tuple[Box, ...], streamed: frozenset[str], stored: frozenset[str]) -> Plan:
         """The prover's plan for boxes of the diagram at these sizes."""
-        return repair(boxes, streamed, stored, self.facts, self.constants, self.accumulate)
+        ties = self.opened.ties
+        return repair(boxes, streamed, stored, self.facts, self.constants, self.accumulate, ties=ties)

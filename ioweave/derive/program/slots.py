@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ioweave.diagrams.boxes import OLD, RUNNING, Box, source
+from ioweave.diagrams.lists import leaders
+from ioweave.diagrams.scans import lockstep, members, starts
 
 Slot = tuple[int | None, ...]
 
@@ -20,6 +22,7 @@ def times(boxes: Sequence[Box], loops: Sequence[str]) -> dict[str, tuple[int, ..
     """The earliest time of every box at every loop."""
     made = {b.name: b for b in boxes}
     result: dict[str, tuple[int, ...]] = {}
+    together = members(boxes)
     for b in boxes:
         row = []
         for p, axis in enumerate(loops):
@@ -33,7 +36,7 @@ def times(boxes: Sequence[Box], loops: Sequence[str]) -> dict[str, tuple[int, ..
             if axis in b.all_axes and t % 2:
                 t += 1
             row.append(t)
-        result[b.name] = tuple(row)
+        result.update(dict.fromkeys(together.get(b.name, (b.name,)), tuple(row)))
     return result
 
 
@@ -44,12 +47,15 @@ def _after(time: int) -> int:
 def _operands(b: Box, made: dict[str, Box]) -> list[tuple[str, bool]]:
     """Boxes that ``b`` reads, each with whether it is read finished (not as a running value)."""
     out: dict[tuple[str, bool], None] = {}
-    for r in b.reads():
+    for r in b.operands():
         name = source(r.array)
         if name in made and name != b.name:
             out.setdefault((name, name == r.array))
     for name in corrections(b):
         out.setdefault((name, True))
+    for name in leaders(b):  # lists of one order are made together, in every step
+        if name in made:
+            out.setdefault((name, False))
     return list(out)
 
 
@@ -119,6 +125,8 @@ class Nests:
         self.following = following(boxes, loops)
         self.references = references_of(boxes, self.following)
         self.companions = companions(self.references)
+        self.together = lockstep(boxes)
+        self.starts = starts(boxes)
         self._contexts: dict[tuple[str, bool, Slot], Slot] = {}
 
     def context(self, name: str, plain: bool, reader: Slot) -> Slot:
@@ -129,6 +137,11 @@ class Nests:
         return self._contexts[key]
 
     def _context(self, name: str, plain: bool, reader: Slot) -> Slot:
+        scan = self.starts.get(name)
+        if scan is not None and scan.scan is not None and scan.scan.axis in self.loops:
+            return start_slot(scan, reader, self.loops)
+        if self.together.get(name, name) != name:
+            return reader  # it is made element by element along with its reader
         at = _context(self.made[name], plain, reader, self.loops, self.own[name], self.following.get(name))
         if name in self.following:
             beside = [n for r in self.references[name] if self.unfinished(r, reader) and (n := self._depth(r))]
@@ -156,6 +169,14 @@ class Nests:
         if not by or any(self.unfinished(o.name, slot) for name in by for o in references(name, self.made)):
             return b
         return replace(b, rescale=None, recentre=None)
+
+
+def start_slot(scan: Box, slot: Slot, loops: Sequence[str]) -> Slot:
+    """Where the state of a streamed scan at ``slot`` is set: before the pass of its loop."""
+    assert scan.scan is not None
+    p = loops.index(scan.scan.axis)
+    t = slot[p]
+    return (*slot[:p], t - 1 if t else None, *[None] * (len(loops) - p - 1))
 
 
 def occurrences(nests: Nests, stored: frozenset[str]) -> dict[str, tuple[Slot, ...]]:

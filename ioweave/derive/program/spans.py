@@ -6,13 +6,18 @@ per tile, on the hull of what its readers and its store need (counting.md 17).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+from ioweave.derive.program.lists import alongside
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.errors import Refused
 from ioweave.diagrams.expressions import Read
+from ioweave.diagrams.scans import coupled, lag
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,8 @@ def bare(axis: str, size: int) -> Span:
 
 
 def of_form(form: Affine, inner: Mapping[str, Span], size: int, sizes: Mapping[str, int]) -> Span:
-    """The span that an index form reaches while its axes run over ``inner`` spans."""
+    """The span that an index form without lookups reaches while its axes run over ``inner`` spans."""
+    assert not form.lookups, "a lookup reaches no interval (`ioweave.derive.program.reach`)"
     axes: dict[str, int] = {}
     low = high = fixed = form.fixed(sizes)
     for axis, c in form.axes:
@@ -65,6 +71,25 @@ def of_form(form: Affine, inner: Mapping[str, Span], size: int, sizes: Mapping[s
     terms = tuple((c, inner[axis]) for axis, c in form.axes)
     parts = (Part(terms, fixed, fixed),) if any(_cut(span, sizes) for _, span in terms) else ()
     return Span(tuple(sorted((a, c) for a, c in axes.items() if c)), low, high, size, parts)
+
+
+def alike(
+    pieces: Sequence[tuple[T, ...]], tiled: frozenset[str], sizes: Mapping[str, int]
+) -> tuple[tuple[T, ...], ...]:
+    """What several reads touch, written alike where they touch all of a dimension by different whole axes."""
+
+    def whole(place: T) -> bool:
+        axis = place.bare if isinstance(place, Span) else None
+        return isinstance(place, Span) and axis is not None and axis not in tiled and sizes[axis] == place.size
+
+    if len({tuple(getattr(place, "places", ()) for place in piece) for piece in pieces}) > 1:
+        return tuple(pieces)  # lookups take different positions together
+    columns: list[list[T]] = [list(column) for column in zip(*pieces, strict=True)]
+    for column in columns:
+        every = [k for k, place in enumerate(column) if whole(place)]
+        for k in every:
+            column[k] = column[every[0]]
+    return tuple(zip(*columns, strict=True)) if columns else tuple(pieces)
 
 
 def _cut(span: Span, sizes: Mapping[str, int]) -> bool:
@@ -123,21 +148,57 @@ def demands(
             for k, a in enumerate(made[name].axes):
                 wanted[name][k].append(bare(a, sizes[a]))
     result: dict[str, tuple[Span, ...]] = {}
+    kept = {b.name: {b.scan.axis, *coupled(b, boxes)} for b in boxes if b.scan is not None}
     for b in reversed(boxes):
         spans = []
         for k, a in enumerate(b.axes):
             own = wanted[b.name][k] or [bare(a, sizes[a])]
+            if a == b.into:
+                own = [bare(a, sizes[a])]  # a list is made with all its slots, whichever are read
+            elif a in kept.get(b.name, ()):
+                own = _walked(b, a, own, tiled, sizes)
             span = own[0] if len(own) == 1 else hull(b.name, own, tiled, sizes)
             _check_interval(b.name, a, span, tiled, sizes)
             spans.append(span)
         result[b.name] = tuple(spans)
         inner = dict(zip(b.axes, spans, strict=True))
         inner.update({a: bare(a, sizes[a]) for a in b.over})
-        for read in b.reads():
+        for read in (*b.operands(), *alongside(b, made)):
             for name in _targets(read, made):
                 for k, form in enumerate(read.index):
-                    wanted[name][k].append(of_form(form, inner, sizes[made[name].axes[k]], sizes))
+                    axis = made[name].axes[k]
+                    if form.lookups:
+                        wanted[name][k].append(_looked_up(name, axis, tiled, sizes))
+                    else:
+                        wanted[name][k].append(of_form(form, inner, sizes[axis], sizes))
     return result
+
+
+def _walked(b: Box, axis: str, own: list[Span], tiled: frozenset[str], sizes: Mapping[str, int]) -> list[Span]:
+    """What is made of a scan along an axis that its elements tie together: the step of a streamed one, or all of it.
+
+    In a step readers may want the element before it as well, which the state holds.
+    """
+    assert b.scan is not None
+    if axis in tiled:
+        for span in own:
+            moves = span.axes == ((axis, 1),) and span.low == span.high
+            if not moves or span.low not in (0, lag(b)):
+                raise Refused(
+                    f"{b.name} is read at another element than the present and the one before, and a step of {axis} "
+                    f"keeps no others; leave {axis} whole, or put {b.name} in a region of its own"
+                )
+    return [bare(axis, sizes[axis])]
+
+
+def _looked_up(array: str, axis: str, tiled: frozenset[str], sizes: Mapping[str, int]) -> Span:
+    """What a lookup needs of an array that is made in the region: all of it, at every tile."""
+    if axis in tiled:
+        raise Refused(
+            f"{array} is looked up along {axis}, so all of it is needed at once, and {axis} is tiled; "
+            f"leave {axis} whole, or put {array} in a region of its own"
+        )
+    return bare(axis, sizes[axis])
 
 
 def _check_interval(array: str, axis: str, span: Span, tiled: frozenset[str], sizes: Mapping[str, int]) -> None:

@@ -49,7 +49,7 @@ def with_operands(inner: Sequence[Box], outer: Sequence[Box], at_hand: frozenset
     wanted: set[str] = set()
     frontier = list(outer)
     while frontier:
-        for r in frontier.pop().reads():
+        for r in frontier.pop().operands():
             name = source(r.array)
             if name in made and name not in wanted:
                 wanted.add(name)

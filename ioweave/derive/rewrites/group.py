@@ -25,7 +25,9 @@ from ioweave.derive.streaming.merge import merge_text
 from ioweave.derive.streaming.plan import Plan
 from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.errors import Refused
+from ioweave.diagrams.lists import check_whole
 from ioweave.diagrams.opening import open_diagram
+from ioweave.diagrams.scans import check_scans
 from ioweave.hierarchy.levelled import Levelled, Region
 from ioweave.hierarchy.steps import Step, and_list
 
@@ -59,6 +61,8 @@ def legal_group(levelled: Levelled, opened: Opened, region: Region, axis: str) -
     Raises Refused where the axis cannot be grouped.
     """
     boxes = boxes_of(opened, region)
+    check_whole(boxes, (axis,))
+    check_scans(boxes, (axis,), ())
     stored = leaving(opened, boxes)
     late = _waiting(boxes, axis)
     split = False

@@ -13,6 +13,7 @@ from ioweave.diagrams.diagram import Diagram
 from ioweave.diagrams.errors import Refused
 from ioweave.diagrams.expressions import reads
 from ioweave.diagrams.opening import open_diagram
+from ioweave.diagrams.sizes import ties
 from ioweave.hierarchy.levelled import Levelled, Region
 
 Check = Callable[[Levelled], object]
@@ -64,7 +65,7 @@ def plan_of(levelled: Levelled, boxes: tuple[Box, ...], axis: str, stored: froze
     """The prover's plan for an axis of boxes of a levelled diagram, at the diagram's own sizes."""
     diagram = levelled.diagram
     facts = {i.name: i.fact for i in diagram.inputs if i.fact is not None}
-    return repair(boxes, frozenset({axis}), stored, facts, diagram.values())
+    return repair(boxes, frozenset({axis}), stored, facts, diagram.values(), ties=ties(diagram.definitions))
 
 
 def axis_of(opened: Opened, region: Region, axis: str) -> str:

@@ -25,8 +25,10 @@ from ioweave.derive.rewrites.regions import (
 from ioweave.derive.streaming.plan import Plan
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.errors import Refused
+from ioweave.diagrams.lists import check_whole, of_nothing
+from ioweave.diagrams.notation.printer import print_expr
 from ioweave.diagrams.opening import open_diagram
-from ioweave.diagrams.operators import REDUCTIONS
+from ioweave.diagrams.scans import check_scans
 from ioweave.hierarchy.levelled import Levelled
 from ioweave.hierarchy.steps import Step, and_list
 
@@ -45,17 +47,19 @@ def stream(levelled: Levelled, region: str, axis: str, size: int, check: Check =
         raise Refused(f"{axis} is streamed in steps of {dict(before.stream)[axis]} already")
     after = levelled.with_region(at, replace(before, stream=(*before.stream, (axis, size)), implicit=False))
     boxes = boxes_of(opened, before)
+    check_whole(boxes, (axis,))
+    check_scans(boxes, (), (axis,))
     plan = plan_of(levelled, boxes, axis, leaving(opened, boxes))
     step = Step("stream", _because(plan, axis, opened.outputs), region, axis, size, _identity(plan))
     return checked(after, region, check), step
 
 
 def _because(plan: Plan, axis: str, outputs: tuple[str, ...]) -> str:
-    if not plan.state:
+    if not plan.state and not plan.recurrences:
         return f"no reduction runs over {axis}, so its steps are independent and carry nothing"
     if plan.passes <= 1:
-        return f"one pass over {axis} carries {_state(plan)}{_follows(plan)}"
-    said = [f"{plan.passes} passes over {axis}, carrying {_state(plan)}{_follows(plan)}"]
+        return f"one pass over {axis} carries {_state(plan)}{_follows(plan)}{_walks(plan, axis)}"
+    said = [f"{plan.passes} passes over {axis}, carrying {_state(plan)}{_follows(plan)}{_walks(plan, axis)}"]
     for r in plan.refusals:
         waits = and_list(r.waits) or "an earlier result"
         said.append(f"{r.reduction} needs the finished {waits}: {r.reason}")
@@ -66,12 +70,30 @@ def _because(plan: Plan, axis: str, outputs: tuple[str, ...]) -> str:
 
 
 def _state(plan: Plan) -> str:
-    return "the state " + and_list([f"{b.name} (from {_start(b)})" for b in plan.state])
+    carried = [f"{b.name} (from {_start(b)})" for b in plan.state]
+    carried += [f"the last {b.name} (from {_begin(b)})" for b in plan.recurrences]
+    return "the state " + and_list(carried)
+
+
+def _begin(box: Box) -> str:
+    return print_expr(box.scan.start, box.axes) if box.scan is not None else ""
+
+
+def _walks(plan: Plan, axis: str) -> str:
+    """Why a loop has the direction that it has."""
+    scans = [b for b in plan.recurrences if b.scan is not None and b.scan.axis == axis]
+    if not scans:
+        return ""
+    back = any(b.scan is not None and b.scan.backward for b in scans)
+    way, neighbour = ("backwards", "after") if back else ("forwards", "before")
+    names = and_list([b.name for b in scans])
+    needs = "needs" if len(scans) == 1 else "need"
+    return f", {axis} taken {way}, for every element of {names} {needs} the one {neighbour} it"
 
 
 def _start(box: Box) -> str:
-    value = REDUCTIONS[box.reduction or "sum"].identity
-    return f"{value:g}"
+    value = of_nothing(box)
+    return "no positions" if value is None else f"{value:g}"
 
 
 def _follows(plan: Plan) -> str:

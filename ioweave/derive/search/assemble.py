@@ -17,6 +17,7 @@ from ioweave.derive.rewrites.unfused import unfused
 from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.diagram import Diagram
 from ioweave.diagrams.errors import Refused
+from ioweave.diagrams.lists import leaders
 from ioweave.diagrams.opening import can_open, open_diagram
 from ioweave.hierarchy.levelled import Levelled
 from ioweave.hierarchy.steps import Step
@@ -90,6 +91,7 @@ def needed(opened: Opened, placements: Sequence[Placement]) -> tuple[Placement, 
             if name not in p.boxes:
                 raise Refused(f"a region stores {name} and does not compute it")
             live.add(name)
+            frontier.extend(n for n in leaders(known[name]) if n in p.boxes)
             for r in known[name].reads():
                 if r.array in p.boxes:
                     frontier.append(r.array)

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import heapq
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ioweave.derive.counting.gathers import alike
 from ioweave.derive.counting.masks import mask_axes
 from ioweave.derive.counting.memory import count_memory
 from ioweave.derive.counting.region import count_loads, count_stores, trace
@@ -23,6 +25,7 @@ from ioweave.derive.counting.terms import Ring, Terms, bits, numbers
 from ioweave.derive.counting.tiles import Ints, Tiles
 from ioweave.derive.program.build import Shape
 from ioweave.derive.program.program import Program
+from ioweave.derive.program.reach import Reach
 from ioweave.derive.program.slots import corrections
 from ioweave.derive.search.nests import Basis
 from ioweave.derive.search.relaxed import Bound, memory, refined, split_cells, transfers
@@ -33,6 +36,7 @@ from ioweave.diagrams.errors import Refused
 CELLS = 1 << 18  # ranges of candidates open at once at most
 OPENED = 1 << 8  # ranges halved at a time
 COUNTED = 1 << 10  # candidates counted exactly at most
+TRIED = 16  # longer steps that are counted at most
 
 
 @dataclass(frozen=True)
@@ -219,7 +223,8 @@ def _free(program: Program, t: Terms, shape: Shape, b: Basis) -> tuple[list[Var]
         if len(v.pieces) > 1:
             reads = [read for _, read in load.reads]
             if len(v.pieces) > 2 or not b.twins(reads[0], next(r for r in reads if r.index != reads[0].index)):
-                for spans in zip(*v.pieces, strict=True):
+                same = alike(v.pieces)
+                for spans in zip(*v.pieces, strict=True) if same else [[s for p in v.pieces for s in p]]:
                     if len(set(spans)) > 1:
                         tied |= {a for span in spans for a, _ in span.axes}
             free |= {("group", a) for a in shape.group} | {("stream", a) for a in shape.loops if a in v.entered}
@@ -246,4 +251,25 @@ def _longer_steps(task: _Task, best: Tiling, still: Sequence[Var], batch: tuple[
             else:
                 bad = middle
         tiles[v] = max(tiles[v], int(steps[good]))
+    for v in (v for v in tiles if v[0] == "stream" and v not in still and v[1] in rescaled and v[1] not in batch):
+        if v[1] in _looked_up(task.program):
+            tiles[v] = _multiple(task, tiles, v, best.values)
     return tiles
+
+
+def _looked_up(program: Program) -> frozenset[str]:
+    """The axes along which what is looked up hangs on where a step begins."""
+    reaches = (s for v in program.variables for piece in v.pieces for s in piece if isinstance(s, Reach))
+    return frozenset(a for s in reaches if s.plain is None for a, _ in s.axes)
+
+
+def _multiple(task: _Task, tiles: Mapping[Var, int], v: Var, values: int) -> int:
+    """The longest step, a multiple of what it is, that fits and moves no more; few are counted."""
+    step, size = tiles[v], task.basis.setting.sizes[v[1]]
+    align = task.align.get(v[1], 1)
+    steps = [k for k in range(step, size + 1, step) if k % align == 0]
+    fitting = bisect_left(steps, True, key=lambda k: not task.fits({**tiles, v: k}))
+    for k in steps[:fitting][: -TRIED - 1 : -1]:
+        if task.moved({**tiles, v: k}) == values:
+            return k
+    return step

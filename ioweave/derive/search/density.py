@@ -165,6 +165,7 @@ def density(boxes: Sequence[Box], stored: frozenset[str], setting: Setting) -> D
     tiles = {a: -(-setting.sizes[a] // grid) for a in axes}
     try:
         program = build("", boxes, stored, Shape((), axes), setting)
+        setting = setting.with_lengths(program.lengths)
         t = Tiles({}, tiles, setting.sizes)
         survive = trace(program, t, setting, whole=True)
     except Refused:

@@ -20,6 +20,7 @@ from ioweave.diagrams.boxes import Opened
 from ioweave.diagrams.diagram import Diagram
 from ioweave.diagrams.errors import DoesNotFit, Refused, WeaveError
 from ioweave.diagrams.opening import open_diagram
+from ioweave.diagrams.scans import scan_axes
 from ioweave.hierarchy.levelled import Levelled, Region
 from ioweave.hierarchy.machines import Machine
 from ioweave.hierarchy.quantities import format_bytes
@@ -138,9 +139,10 @@ def _fits(
             short[line] = _least(unit, stored, setting, limits)
     if short:
         line = max(short, key=lambda k: short[k])
+        least = dict.fromkeys((format_bytes(short[line]), f"{short[line]:,} B"))  # both, where one is rounded
         raise DoesNotFit(
             f"nothing fits {format_bytes(limits.capacity)} of {level}: {line} needs at least "
-            f"{format_bytes(short[line])} ({short[line]:,} B) with its smallest tiles",
+            f"{' ('.join(least)}{')' if len(least) > 1 else ''} with its smallest tiles",
             short[line],
         )
     return result
@@ -149,10 +151,11 @@ def _fits(
 def _least(unit: Unit, stored: frozenset[str], setting: Setting, limits: Limits) -> int:
     """The least bytes in which a line can run at all."""
     least: int | None = None
-    f = frame(unit.boxes, stored)
+    f = frame(unit.boxes, stored, setting)
     for loops in sequences(f):
         for group in groupings(f, loops):
-            shape = Shape(group, loops)
+            single = frozenset(a for a in scan_axes(unit.boxes) & set(loops) if limits.align.get(a, 1) == 1)
+            shape = Shape(group, loops, unit=single)
             try:
                 program = build(unit.line, unit.boxes, stored, shape, setting)
             except Refused:

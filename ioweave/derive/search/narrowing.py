@@ -42,7 +42,8 @@ def possible(
         tiles = [t if bound.tiled >> k & 1 else b.sizes[k] for k, t in enumerate(hint)]
         if transfers(bound, b, tiles) <= ceiling and _held(columns, tiles) <= capacity_bits:
             return tiles
-    moving = [k for k in range(len(axes)) if any(a >> k & 1 for a in bound.loads) and axes[k] not in b.frame.batch]
+    felt = [*bound.loads, *(g.axes for x in bound.gathered for _, g in x.gathers)]
+    moving = [k for k in range(len(axes)) if any(a >> k & 1 for a in felt) and axes[k] not in b.frame.batch]
     space = _Space(bound, b, columns, moving, [options[axes[k]] for k in moving], smallest, capacity_bits, ceiling)
     return space.search()
 
@@ -112,7 +113,8 @@ class _Space:
             if not self._cut_above(lo, hi):
                 return False
             before = list(lo)
-            if not (self._cut_below(lo, hi) if self.basis.density is None else self._cut_below_masked(lo, hi)):
+            linear = self.basis.density is None and not self.bound.gathered
+            if not (self._cut_below(lo, hi) if linear else self._cut_below_curved(lo, hi)):
                 return False
             if lo == before:
                 return True
@@ -160,7 +162,7 @@ class _Space:
                     lo[j] = max(lo[j], bisect_left(self.options[j], -(-sizes[k] // most)))
         return True
 
-    def _cut_below_masked(self, lo: list[int], hi: list[int]) -> bool:
+    def _cut_below_curved(self, lo: list[int], hi: list[int]) -> bool:
         large: list[Any] = list(self.tiles(hi))
         if transfers(self.bound, self.basis, large) > self.ceiling:
             return False

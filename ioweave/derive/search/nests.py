@@ -13,8 +13,10 @@ from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
+from ioweave.derive.counting.gathers import least_over_all
 from ioweave.derive.program.free import free_boxes
 from ioweave.derive.program.held import held_dtypes
+from ioweave.derive.program.reach import Reach, whole_reaches
 from ioweave.derive.program.setting import Setting
 from ioweave.derive.program.slots import Nests, Slot, occurrences
 from ioweave.derive.search.density import Density
@@ -23,6 +25,7 @@ from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box, source
 from ioweave.diagrams.dtypes import DTYPES
 from ioweave.diagrams.expressions import Read
+from ioweave.diagrams.scans import lockstep, scan_axes, with_starts
 
 Axes = int  # a set of axes
 
@@ -43,12 +46,25 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
+class Gather:
+    """How much more a lookup touches in tiles than on the whole of ``axes`` at once, at least.
+
+    That is ``scale`` over the product of their tiles, but no less than 1 and no more than ``most``.
+    """
+
+    axes: Axes
+    scale: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """A read of an outside array in one slot.
 
     ``axes`` index it, those in ``apart`` so that their tiles do not overlap; ``tile`` are axes
     whose tiles it surely spans, ``size`` the product of their sizes; ``natural`` is its depth
     where nothing holds it. ``sure`` is False where edges or windows of windows may make it smaller.
+    ``gathers`` multiply its size where tiles cut what it looks up.
     """
 
     read: Read
@@ -60,6 +76,7 @@ class Reading:
     slot: Slot
     natural: int
     sure: bool
+    gathers: tuple[Gather, ...]
 
     @property
     def array(self) -> str:
@@ -104,7 +121,7 @@ class Part:
     """
 
     box: Box
-    reads: tuple[tuple[Read, int, Axes, Axes, Axes, int, bool], ...]  # as in Reading, but for the slot
+    reads: tuple[tuple[Read, int, Axes, Axes, Axes, int, bool, tuple[Gather, ...]], ...]  # as in Reading
     operands: tuple[str, ...]
     takes: bool
     result: tuple[int, Axes] | None
@@ -163,7 +180,7 @@ class Basis:
     def nest(self, loops: tuple[str, ...]) -> Nest:
         """The nest of a sequence of loops."""
         if loops not in self._nests:
-            reduced = frozenset(a for b in self.boxes for a in b.over)
+            reduced = frozenset(a for b in self.boxes for a in b.over) | scan_axes(self.boxes)
             self._nests[loops] = _nest(self, loops, self._streamed(reduced & frozenset(loops)))
         return self._nests[loops]
 
@@ -173,14 +190,14 @@ class Basis:
         Slots are numbers of boxes; boxes that only correct a state are left out, for some nests do without.
         """
         if loops not in self._unordered:
-            reduced = frozenset(a for b in self.boxes for a in b.over)
+            reduced = frozenset(a for b in self.boxes for a in b.over) | scan_axes(self.boxes)
             self._unordered[loops] = _unordered(self, loops, self._streamed(reduced & loops))
         return self._unordered[loops]
 
     def _streamed(self, streamed: frozenset[str]) -> tuple[Part, ...]:
         if streamed not in self._parts:
             plan = self.setting.plan(self.boxes, streamed, self.stored)
-            self._parts[streamed] = _parts(self, plan.boxes)
+            self._parts[streamed] = _parts(self, with_starts(plan.boxes, sorted(streamed)))
         return self._parts[streamed]
 
 
@@ -196,23 +213,28 @@ def _parts(b: Basis, boxes: Sequence[Box]) -> tuple[Part, ...]:
     faithful = _faithful(boxes, made)
     free = free_boxes(boxes, b.stored)
     places: dict[str, set[tuple[Affine, ...]]] = {}
-    for r in (r for box in boxes for r in box.reads()):
+    along = lockstep(boxes)
+    for r in (r for box in boxes for r in box.operands()):
         places.setdefault(r.array, set()).add(r.index)
     result = []
     for box in boxes:
         reads = []
-        for r in box.reads():
+        for r in box.operands():
             if source(r.array) not in made:
                 axes = b.axes([a for form in r.index for a in form.names])
-                alone = [form.names[0] for form in r.index if len(form.axes) == 1]
+                reaches = whole_reaches(r, b.setting)
+                alone = [form.names[0] for form in r.index if len(form.axes) == 1 and not form.lookups]
+                alone += [a for s in reaches for a in s.plain or ()]
                 apart = b.axes(alone) if len(places[r.array]) == 1 else 0
-                leading = _leading(r, b.setting.sizes)
-                size = prod(b.setting.sizes[a] for a in leading)
+                leading, more = _leading(r, b.setting.sizes, reaches)
+                size = prod(b.setting.sizes[a] for a in leading) * more
                 sure = box.name in faithful and _within(r, b.setting)
                 width = DTYPES[b.setting.dtypes[r.array]].bits
-                reads.append((r, width, axes, apart, b.axes(leading), size, sure))
-        own = (DTYPES[held[box.name]].bits, b.axes(box.axes)) if box.name in faithful - free else None
-        operands = tuple(dict.fromkeys(source(r.array) for r in box.reads() if source(r.array) in made))
+                gathers = tuple(g for s in reaches for g in _gathers(b, s))
+                reads.append((r, width, axes, apart, b.axes(leading), size, sure, gathers))
+        kept = box.axes if along.get(box.name, box.name) == box.name else _one_by_one(box, made[along[box.name]])
+        own = (DTYPES[held[box.name]].bits, b.axes(kept)) if box.name in faithful - free else None
+        operands = tuple(dict.fromkeys(source(r.array) for r in box.operands() if source(r.array) in made))
         takes = box.reduction is None and any(set(made[n].axes) == set(box.axes) for n in operands)
         result.append(Part(box, tuple(reads), operands, takes, own))
     return tuple(result)
@@ -222,7 +244,7 @@ def _faithful(boxes: Sequence[Box], made: Mapping[str, Box]) -> set[str]:
     """Boxes computed on exactly their own tiles: every reader reads them at their own axes, and is so itself."""
     result = set(made)
     for box in reversed(boxes):
-        for r in box.reads():
+        for r in box.operands():
             name = source(r.array)
             if name in made and name != box.name:
                 plain = r.index == tuple(Affine.axis(a) for a in made[name].axes)
@@ -231,23 +253,55 @@ def _faithful(boxes: Sequence[Box], made: Mapping[str, Box]) -> set[str]:
     return result
 
 
-def _leading(r: Read, sizes: Mapping[str, int]) -> list[str]:
+def _leading(r: Read, sizes: Mapping[str, int], reaches: Sequence[Reach]) -> tuple[list[str], int]:
     """One axis for each position of a read, the longest: a window over a tile is no shorter than the tile.
 
-    Positions that share an axis with an earlier one add nothing for sure.
+    Positions that share an axis with an earlier one add nothing for sure. Of what is looked up, all axes whose
+    tiles tell it apart; else what is looked up over all tiles multiplies the rest.
     """
     chosen: list[str] = []
     used: set[str] = set()
+    more = 1
+    for s in reaches:
+        used |= {a for a, _ in s.inner}
+        if s.plain is not None:
+            chosen += s.plain
+        else:
+            more *= least_over_all(s, sizes)
     for form in r.index:
         if form.axes and not used & set(form.names):
             chosen.append(max(form.names, key=lambda a: sizes[a]))
             used |= set(form.names)
-    return chosen
+    return chosen, more
+
+
+def _gathers(b: Basis, s: Reach) -> list[Gather]:
+    """What tiles add to the elements of a reach over the whole of its axes, by what tells them apart.
+
+    Of n values, t on a tile, of which it touches ``limit`` at most, all tiles touch n * min(1, limit / t) at least;
+    a quotient is touched once a tile at least.
+    """
+    sizes = b.setting.sizes
+    if s.exact is None:
+        axes = [c.axis for c in s.most]
+        whole = prod(c.span.size for c in s.most)
+        if None in axes or whole <= s.cap:
+            return []
+        return [Gather(b.axes([a for a in axes if a is not None]), whole, whole / s.cap)]
+    result = []
+    for c in s.exact:
+        if c.kind in ("quotient", "remainder") and c.span.bare is not None:
+            n = sizes[c.span.bare]
+            more = n / (-(-n // c.by)) if c.kind == "quotient" else n / min(n, c.by)
+            result.append(Gather(b.axes([c.span.bare]), more if c.kind == "quotient" else n, more))
+    return result
 
 
 def _within(r: Read, setting: Setting) -> bool:
     """Whether a read stays in range at every index, so that nothing is cut off."""
     for form, size in zip(r.index, setting.shapes[r.array], strict=True):
+        if form.lookups:
+            continue  # counted as if all of it were there
         low = high = form.fixed(setting.sizes)
         for a, c in form.axes:
             low += min(c * (setting.sizes[a] - 1), 0)
@@ -269,14 +323,16 @@ def _nest(b: Basis, loops: tuple[str, ...], parts: Sequence[Part]) -> Nest:
         for slot in slots[p.box.name]:
             depth = _state_depth(p.box, slot, loops)
             if depth is not None and p.result is not None:
-                states.append((p.box.name, slot[: depth + 1], Tile(*p.result, shape.entered(slot[:depth]))))
+                bits_of, axes = p.result
+                carried = axes & ~bits[depth]  # of a scan the value before a step; its elements may take that over
+                states.append((p.box.name, slot[: depth + 1], Tile(bits_of, carried, shape.entered(slot[:depth]))))
     readings: list[Reading] = []
     moments: list[Moment] = []
     for p in parts:
         for slot in slots[p.box.name]:
-            for read, width, axes, apart, tile, size, sure in p.reads:
+            for read, width, axes, apart, tile, size, sure, gathers in p.reads:
                 natural = max((k + 1 for k, x in enumerate(bits) if x & axes), default=0)
-                readings.append(Reading(read, width, axes, apart, tile, size, slot, natural, sure))
+                readings.append(Reading(read, width, axes, apart, tile, size, slot, natural, sure, gathers))
             live = {n: t for n, around, t in states if around == slot[: len(around)]}
             for name in p.operands:
                 result = results[name]
@@ -305,7 +361,7 @@ def _unordered(b: Basis, loops: frozenset[str], parts: Sequence[Part]) -> Nest:
     for number, p in enumerate(parts):
         if p.box.name in sure:
             slot = (2 * number,) * len(order)
-            readings += (Reading(*read[:-1], slot, len(order), read[-1]) for read in p.reads)
+            readings += (Reading(*read[:-2], slot, len(order), *read[-2:]) for read in p.reads)
             live = {n: Tile(*r, every) for n in p.operands if (r := results[n]) is not None}
             if p.result is not None and not p.takes:
                 live[p.box.name] = Tile(*p.result, every)
@@ -317,6 +373,13 @@ def _state_depth(box: Box, slot: Slot, loops: Sequence[str]) -> int | None:
     """The position of the outermost loop over which a box accumulates in a slot, or None."""
     for p, axis in enumerate(loops):
         t = slot[p]
-        if axis in box.over and t is not None and t % 2 == 0:
+        walked = axis in box.over or (box.scan is not None and box.scan.axis == axis)
+        if walked and t is not None and t % 2 == 0:
             return p
     return None
+
+
+def _one_by_one(box: Box, scan: Box) -> tuple[str, ...]:
+    """The axes of what is held of a box that is made along with a scan: one element of the scan's axis."""
+    assert scan.scan is not None
+    return tuple(a for a in box.axes if a != scan.scan.axis)

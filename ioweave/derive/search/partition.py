@@ -18,7 +18,7 @@ from ioweave.derive.program.setting import Setting
 from ioweave.derive.search.regions import Effort, Limits, Schedule, best_schedule, runs_once
 from ioweave.diagrams.boxes import Box, Opened
 from ioweave.diagrams.errors import DoesNotFit
-from ioweave.diagrams.expressions import Read
+from ioweave.diagrams.expressions import Read, reads
 
 REGIONS = 6000  # candidate regions at most; more are cut to the smaller ones, and the answer says so
 
@@ -68,7 +68,7 @@ class Space:
         self.reads: list[dict[str, list[Read]]] = [{} for _ in units]
         for k, u in enumerate(units):
             for b in u.boxes:
-                for r in b.reads():
+                for r in b.operands():
                     at = self.made.get(r.array)
                     if at is None:
                         self.reads[k].setdefault(r.array, []).append(r)
@@ -131,7 +131,7 @@ class Space:
                     useful |= 1 << k
                 if not self.readers[k] & s:
                     must |= 1 << k
-            if must & ~useful:
+            if must & ~useful or self.parted(s):
                 continue
             optional = self.members(useful & ~must)
             for n in range(len(optional) + 1):
@@ -141,6 +141,12 @@ class Space:
                         stores |= 1 << k
                     result.append(Candidate(s, needs, stores))
         return result, exact
+
+    def parted(self, s: int) -> bool:
+        """Whether a set of units makes an index array and looks it up in what it loads, which no region does."""
+        names = {b.name for k in self.members(s) for b in self.units[k].boxes}
+        every = [r for k in self.members(s) for b in self.units[k].boxes for r in b.operands() if r.array not in names]
+        return any(x.array in names for r in every for f in r.index for k, _ in f.lookups for x in reads(k.expr))
 
     def boxes(self, c: Candidate) -> tuple[Box, ...]:
         """The boxes of a candidate, in the diagram's order."""

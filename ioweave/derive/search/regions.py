@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -22,12 +22,13 @@ from ioweave.derive.search.by_count import best_counted
 from ioweave.derive.search.density import density
 from ioweave.derive.search.narrowing import possible
 from ioweave.derive.search.nests import Basis, Nest, basis
-from ioweave.derive.search.relaxed import Bound, holdable, relaxed
+from ioweave.derive.search.relaxed import Bound, holdable, late, relaxed
 from ioweave.derive.search.shapes import frame, groupings, sequences
 from ioweave.derive.search.tiling import Tiling, Var, best_tiles, candidates, enlarge, every_size, variables
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.dtypes import DTYPES
 from ioweave.diagrams.errors import Refused
+from ioweave.diagrams.scans import scan_axes
 from ioweave.hierarchy.counts import RegionCount
 
 
@@ -120,7 +121,7 @@ def best_schedule(
 @lru_cache(maxsize=128)
 def _basis(boxes: tuple[Box, ...], stored: frozenset[str], setting: Setting) -> Basis:
     """The basis of a region, kept for searches with other limits."""
-    return basis(frame(boxes, stored), boxes, stored, setting, density(boxes, stored, setting))
+    return basis(frame(boxes, stored, setting), boxes, stored, setting, density(boxes, stored, setting))
 
 
 class _Search:
@@ -191,7 +192,7 @@ class _Search:
             self.visit(nest, group, hold, others)
             for depth in free[array]:
                 self.visit(nest, group, {**hold, array: depth}, others)
-        elif not (self.limits.repeats and _dominated(b, nest, hold)):
+        elif not (self.limits.repeats and _dominated(b, nest, hold)) and not late(nest, hold):
             shape = Shape(group, nest.loops, (), tuple(hold.items()))
             found = _expand(self.name, shape, b, bound, self.limits, self._most(nest, hold), self.effort)
             if found is not None and found.better(self.best):
@@ -231,12 +232,51 @@ def _dominated(b: Basis, nest: Nest, hold: Mapping[str, int]) -> bool:
 def _expand(
     name: str, shape: Shape, b: Basis, bound: Bound, limits: Limits, ceiling: float, effort: Effort
 ) -> Schedule | None:
+    """The best tiles of one shape.
+
+    The steps of a scan are tried as single elements first, for those need no room beside the state, and longer
+    ones where they may pay.
+    """
+    walked = scan_axes(b.boxes) & set(shape.loops)
+    if not walked:
+        return _tiled(name, shape, b, bound, limits, ceiling, effort)
+    best: Schedule | None = None
+    longer = True
+    if all(limits.align.get(a, 1) == 1 for a in walked):
+        best = _tiled(name, replace(shape, unit=walked), b, bound, limits, ceiling, effort)
+        longer = best is not None and _longer_pay(best, b, walked)
+        ceiling = ceiling if best is None else min(ceiling, best.values)
+    if longer:
+        other = _tiled(name, shape, b, bound, limits, ceiling, effort)
+        single = frozenset(a for a in walked if other is not None and other.stream[a] == 1)
+        if other is not None and single:
+            other = replace(other, program=build(name, b.boxes, b.stored, replace(shape, unit=single), other.setting))
+        best = other if other is not None and other.better(best) else best
+    return best
+
+
+def _longer_pay(best: Schedule, b: Basis, walked: frozenset[str]) -> bool:
+    """Whether longer steps of a scan may move less, or correct states less often."""
+    t = terms(best.program, best.setting)
+    moving = {a for kind, a in variables(t, best.shape.group, best.shape.loops)[0] if kind == "stream"}
+    corrected = {a for box in best.program.boxes if corrections(box) for a in box.over}
+    return b.density is not None or not t.exact or bool((moving | corrected) & walked)
+
+
+def _tiled(
+    name: str, shape: Shape, b: Basis, bound: Bound, limits: Limits, ceiling: float, effort: Effort
+) -> Schedule | None:
     """The best tiles of one shape, with the full program and the exact count."""
     setting = b.setting
+    if shape.unit:
+        b = replace(b, frame=replace(b.frame, batch=(*b.frame.batch, *sorted(shape.unit))))
     try:
         program = build(name, b.boxes, b.stored, shape, setting)
     except Refused:
         return None
+    if program.lengths:
+        setting = setting.with_lengths(program.lengths)
+        b = replace(b, setting=setting)
     t = terms(program, setting)
     capacity = limits.capacity * 8
     batch = b.frame.batch

@@ -8,20 +8,22 @@ slabs loaded around it (`ioweave.derive.search.nests`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ioweave.derive.counting.tiles import Ints
 from ioweave.derive.program.slots import Slot
-from ioweave.derive.search.nests import Axes, Basis, Nest, Reading, members
-from ioweave.diagrams.expressions import Read
+from ioweave.derive.search.nests import Axes, Basis, Gather, Nest, Reading, members
+from ioweave.diagrams.expressions import Read, reads
 
 Sum = Mapping[Axes, int]  # coefficients of products over sets of axes
 
 
 Masked = tuple[tuple[int, str], ...]  # masked axes, with their numbers
+
+ROUNDED = 1 - 1e-12  # what fractions add is rounded down
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +42,37 @@ class Item:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What lookups add to ``size`` values that are moved for every tile of ``again``.
+
+    Each pair is the product of the whole axes of a `Gather` and the gather itself, with the tiled ones alone.
+    """
+
+    size: int
+    again: Axes
+    gathers: tuple[tuple[int, Gather], ...]
+
+
 @dataclass(frozen=True)
 class Bound:
     """A shape's bound: loads as coefficients of products of numbers of tiles; columns, in bits, of products of tiles.
 
     A column's axes that are whole are multiplied into its coefficients. Under masks ``items``
-    tell the loads apart.
+    tell the loads apart, each by one or several of which the largest counts; else ``gathered`` is added to them.
     """
 
     stores: int
     loads: Sum
     columns: tuple[Sum, ...]
     tiled: Axes
-    items: tuple[Item, ...]
+    items: tuple[tuple[Item, ...], ...]
+    gathered: tuple[Gathered, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Slab:
-    """A load: the slot in which it is made, what it holds, and what it moves (as an item too under masks).
+    """A load: the slot in which it is made, what it holds, and what it moves (as items too under masks).
 
     ``held`` is a coefficient of a product of tiles, ``moved`` are coefficients of products of numbers of tiles.
     """
@@ -65,7 +80,8 @@ class Slab:
     key: Slot
     held: tuple[Axes, int]
     moved: tuple[tuple[Axes, int], ...]
-    item: Item | None
+    items: tuple[Item, ...]
+    gathered: Gathered | None
 
 
 def relaxed(b: Basis, nest: Nest, group: Axes, hold: Mapping[str, int], free: Mapping[str, int] | None = None) -> Bound:
@@ -77,13 +93,16 @@ def relaxed(b: Basis, nest: Nest, group: Axes, hold: Mapping[str, int], free: Ma
     """
     free = free or {}
     loads: dict[Axes, int] = {}
-    items: list[Item] = []
+    items: list[tuple[Item, ...]] = []
+    gathered: list[Gathered] = []
     for array in nest.arrays:
         for s in _slabs(b, nest, group, array, free.get(array, hold.get(array))):
             for axes, n in s.moved:
                 loads[axes] = loads.get(axes, 0) + n
-            if s.item is not None:
-                items.append(s.item)
+            if s.items:
+                items.append(s.items)
+            if s.gathered is not None:
+                gathered.append(s.gathered)
     slabs = [(a, s) for a in nest.arrays for s in _slabs(b, nest, group, a, hold.get(a))]
     columns: list[dict[Axes, int]] = []
     for slot, moments in _live(b, nest, group).items():
@@ -100,8 +119,9 @@ def relaxed(b: Basis, nest: Nest, group: Axes, hold: Mapping[str, int], free: Ma
             for axes, n in own.items():
                 live[axes] = live.get(axes, 0) + n
             columns.append(live)
-    items.sort(key=lambda x: -x.size)
-    return Bound(b.stores, loads, tuple(_largest(columns)), group | sum(nest.bits), tuple(items))
+    items.sort(key=lambda x: -x[0].size)
+    tiled = group | sum(nest.bits)
+    return Bound(b.stores, loads, tuple(_largest(columns)), tiled, tuple(items), tuple(gathered))
 
 
 def _slabs(b: Basis, nest: Nest, group: Axes, array: str, hold: int | None) -> tuple[Slab, ...]:
@@ -123,17 +143,29 @@ def _slabs(b: Basis, nest: Nest, group: Axes, array: str, hold: int | None) -> t
         other = next((x for x in readings if x.axes != r.axes and b.twins(r.read, x.read)), None)
         if other is not None:  # two tiles of one axis of the array: both, less what they share
             moved += [(inside & ~other.axes, r.size), (inside & ~(r.axes | other.axes), -r.size)]
-        item = None
-        if b.density is not None:
-            names = tuple(a for _, a in b.masked(r.axes))
-            plain = again & ~b.axes(b.density.axes)
-            item = Item(r.read, names, b.masked(inside & r.axes), b.masked(again), plain, r.size)
+        items = tuple(dict.fromkeys(_item(b, x, inside) for x in readings)) if b.density is not None else ()
+        more = _gathered(b, r, inside) if b.density is None and other is None else None
         most = max(readings, key=lambda r: b.whole(r.tile & ~inside))
         cut = most.tile & inside
-        result.append(Slab(key, (cut, most.bits * b.whole(most.tile & ~cut)), tuple(moved), item))
+        result.append(Slab(key, (cut, most.bits * b.whole(most.tile & ~cut)), tuple(moved), items, more))
     slabs = tuple(result)
     nest.slabs[group, array, hold] = slabs
     return slabs
+
+
+def _item(b: Basis, r: Reading, inside: Axes) -> Item:
+    """A reading that is loaded in the loops and groups ``inside``, under masks."""
+    assert b.density is not None
+    again = inside & ~r.axes
+    names = tuple(a for _, a in b.masked(r.axes))
+    plain = again & ~b.axes(b.density.axes)
+    return Item(r.read, names, b.masked(inside & r.axes), b.masked(again), plain, r.size)
+
+
+def _gathered(b: Basis, r: Reading, inside: Axes) -> Gathered | None:
+    """What the lookups of a reading that is loaded in the loops and groups ``inside`` add."""
+    found = [(b.whole(g.axes & ~inside), replace(g, axes=g.axes & inside)) for g in r.gathers if g.axes & inside]
+    return Gathered(r.size, inside & ~r.axes, tuple(found)) if found else None
 
 
 def _live(b: Basis, nest: Nest, group: Axes) -> Mapping[Slot, list[dict[Axes, int]]]:
@@ -175,6 +207,18 @@ def _moves(nest: Nest, readings: Sequence[Reading], held: int | None) -> list[li
     return sorted(sorted(x) for x in found.values())
 
 
+def late(nest: Nest, hold: Mapping[str, int]) -> bool:
+    """Whether an index array is loaded further in than what it is looked up for, which no program can be."""
+    depths = {(r.read, r.slot): _depth(r, min(r.natural, hold.get(r.array, r.natural))) for r in nest.readings}
+    return any(
+        depths.get((index, slot), 0) > depth
+        for (read, slot), depth in depths.items()
+        for form in read.index
+        for lookup, _ in form.lookups
+        for index in reads(lookup.expr)
+    )
+
+
 def _depth(r: Reading, depth: int) -> int:
     """The depth at which a reading held at ``depth`` is loaded: not in a loop that its reader is not in."""
     while depth and (r.slot[depth - 1] is None or (r.slot[depth - 1] or 0) % 2):
@@ -207,13 +251,33 @@ def transfers(bound: Bound, b: Basis, tiles: Sequence[Any]) -> Any:
     trips = [-(-n // t) for n, t in zip(b.sizes, tiles, strict=True)]
     if b.density is None:
         counts = _products(trips, set(bound.loads))
-        return bound.stores + sum(c * counts[a] for a, c in bound.loads.items())
+        return sum((c * counts[a] for a, c in bound.loads.items()), bound.stores + _more(bound, trips, tiles))
     total: Any = bound.stores
-    for x in bound.items:
-        moved: Any = x.size * b.density.moved(x.read, x.axes, {a: tiles[k] for k, a in x.again})
-        for k in members(x.plain):
-            moved = moved * trips[k]
-        total = total + moved
+    for load in bound.items:
+        most: Any = 0
+        for x in load:
+            moved: Any = x.size * b.density.moved(x.read, x.axes, {a: tiles[k] for k, a in x.again})
+            for k in members(x.plain):
+                moved = moved * trips[k]
+            most = np.maximum(most, moved) if len(load) > 1 else moved
+        total = total + most
+    return total
+
+
+def _more(bound: Bound, trips: Sequence[Any], tiles: Sequence[Any]) -> Any:
+    """What lookups add to the transfers of a bound."""
+    total: Any = 0
+    for x in bound.gathered:
+        factor: Any = 1.0
+        for whole, g in x.gathers:
+            tile: Any = whole
+            for k in members(g.axes):
+                tile = tile * tiles[k]
+            factor = factor * np.minimum(np.maximum(g.scale / tile, 1.0), g.most)
+        more = x.size * (factor * ROUNDED - 1)
+        for k in members(x.again):
+            more = more * trips[k]
+        total = total + more
     return total
 
 
@@ -222,12 +286,15 @@ def refined(bound: Bound, b: Basis, tiles: Sequence[Any], limit: float = float("
     if b.density is None:
         return float(transfers(bound, b, tiles))
     total = float(bound.stores)
-    for x in bound.items:
-        again = {a: int(tiles[k]) for k, a in x.again}
-        moved = x.size * b.density.at(x.read, x.axes, again, {a: int(tiles[k]) for k, a in x.tiled})
-        for k in members(x.plain):
-            moved *= -(-b.sizes[k] // int(tiles[k]))
-        total += moved
+    for load in bound.items:
+        most = 0.0
+        for x in load:
+            again = {a: int(tiles[k]) for k, a in x.again}
+            moved = x.size * b.density.at(x.read, x.axes, again, {a: int(tiles[k]) for k, a in x.tiled})
+            for k in members(x.plain):
+                moved *= -(-b.sizes[k] // int(tiles[k]))
+            most = max(most, moved)
+        total += most
         if total > limit:
             break
     return total

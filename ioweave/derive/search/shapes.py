@@ -14,9 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 
+from ioweave.derive.program.reach import whole_reaches
+from ioweave.derive.program.setting import Setting
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.expressions import Read
+from ioweave.diagrams.scans import scan_axes, uncut
 
 LOOPS = 3  # at most so many axes are streamed in one region
 
@@ -25,7 +28,8 @@ LOOPS = 3  # at most so many axes are streamed in one region
 class Frame:
     """What the shapes of a region are made from: its axes, and which of them may be grouped.
 
-    ``kinds`` numbers axes that may be swapped alike; ``simple`` as for `groupings`.
+    ``kinds`` numbers axes that may be swapped alike; ``simple`` as for `groupings`; ``slots`` are the
+    axes of lists that are made here and those that scans need whole, which no tile may cut.
     """
 
     axes: tuple[str, ...]
@@ -33,16 +37,21 @@ class Frame:
     groupable: frozenset[str]
     kinds: tuple[tuple[str, int], ...]
     simple: bool
+    slots: frozenset[str] = frozenset()
 
 
-def frame(boxes: Sequence[Box], stored: frozenset[str]) -> Frame:
+def frame(boxes: Sequence[Box], stored: frozenset[str], setting: Setting) -> Frame:
     """The frame of a region. Axes are of one kind where the same arrays and boxes have them."""
     made = {b.name for b in boxes}
-    outside = [r for b in boxes for r in b.reads() if r.array not in made]
+    outside = [r for b in boxes for r in b.operands() if r.array not in made]
     axes = tuple(dict.fromkeys(a for b in boxes for a in b.all_axes))
     reduced = frozenset(a for b in boxes for a in b.over)
-    groupable = frozenset(a for a in axes if a not in reduced and all(a in b.axes for b in boxes if b.name in stored))
-    batch = tuple(a for a in axes if a in groupable and all(_carries(r, a) for r in outside))
+    walked = scan_axes(boxes)
+    slots = frozenset(b.into for b in boxes if b.into is not None) | uncut(boxes).keys()
+    groupable = frozenset(
+        a for a in axes if a not in reduced | slots | walked and all(a in b.axes for b in boxes if b.name in stored)
+    )
+    batch = tuple(a for a in axes if a in groupable and all(_carries(r, a, setting) for r in outside))
     reads: dict[tuple[str, frozenset[str]], None] = {}
     for r in outside:
         reads.setdefault((r.array, frozenset(a for f in r.index for a in f.names)))
@@ -51,21 +60,22 @@ def frame(boxes: Sequence[Box], stored: frozenset[str]) -> Frame:
             frozenset(r for r in reads if a in r[1]),
             frozenset(b.name for b in boxes if a in b.axes),
             frozenset(b.name for b in boxes if a in b.over),
+            a in walked,  # a state is as large as the loops inside its own are long
         )
         for a in axes
     }
     numbers = {mark: k for k, mark in enumerate(dict.fromkeys(marks.values()))}
     kinds = tuple((a, numbers[marks[a]]) for a in axes)
-    return Frame(axes, batch, groupable, kinds, _simple(boxes, groupable))
+    return Frame(axes, batch, groupable, kinds, _simple(boxes, groupable), slots)
 
 
-def _carries(r: Read, axis: str) -> bool:
-    return any(f.bare == axis for f in r.index)
+def _carries(r: Read, axis: str, setting: Setting) -> bool:
+    return any(f.bare == axis for f in r.index) or any(axis in (s.plain or ()) for s in whole_reaches(r, setting))
 
 
 def sequences(f: Frame) -> Iterator[tuple[str, ...]]:
     """Every sequence of streamed axes, shorter first; of adjacent loops that may be swapped one order."""
-    free = [a for a in f.axes if a not in f.batch]
+    free = [a for a in f.axes if a not in f.batch and a not in f.slots]
     kind = dict(f.kinds)
     order = {a: k for k, a in enumerate(f.axes)}
     for m in range(min(len(free), LOOPS) + 1):
@@ -93,7 +103,7 @@ def _simple(boxes: Sequence[Box], groupable: frozenset[str]) -> bool:
     """Whether every grouping counts as it would with tiles of whole axes: no windows of what is made, no strides."""
     made = {b.name: b for b in boxes}
     for b in boxes:
-        for r in b.reads():
+        for r in b.operands():
             if r.array in made:
                 if r.index != tuple(Affine.axis(a) for a in made[r.array].axes):
                     return False

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ioweave.derive.counting.terms import Terms, bits, numbers, transfers
+from ioweave.derive.counting.terms import Gathered, Terms, bits, numbers, transfers
 from ioweave.derive.counting.tiles import Ints
 from ioweave.derive.search.relaxed import split_cells
 
@@ -62,7 +62,7 @@ def variables(terms: Terms, group: tuple[str, ...], loops: tuple[str, ...]) -> t
         for f in p.factors:
             if f.kind not in ("tiles", "swept"):
                 continue
-            for axis, at in ((f.axis, f.at), *((a, w) for a, _, w in f.also)):
+            for axis, at in f.places:
                 if at == "whole":
                     continue
                 moving.add(("stream" if at == "step" else "group", axis))
@@ -79,7 +79,7 @@ def _ring(chosen: Mapping[Var, Any], sizes: Mapping[str, int], lower: bool = Fal
         {a: t for (k, a), t in chosen.items() if k == "stream"},
     )
     if lower:  # steps restart in every group tile; without the restarts there are no more of them
-        return replace(ring, whole_steps=lambda n, g, s: -(-n // s))
+        return replace(ring, whole_steps=lambda n, g, s: -(-n // s), restarts=False)
     return ring
 
 
@@ -98,14 +98,16 @@ def best_tiles(
     still += [v for v in moving if v[1] in batch]
     moving = [v for v in moving if v[1] not in batch]
     fixed: dict[Var, Any] = {v: min(align.get(v[1], 1), sizes[v[1]]) for v in still}
-    options = [candidates(sizes[a], align.get(a, 1)) for _, a in moving]
+    uneven = {a for _, p in terms.loads for f in p.factors if isinstance(f, Gathered) for a, _ in f.places}
+    options = [(every_size if a in uneven else candidates)(sizes[a], align.get(a, 1)) for _, a in moving]
     if not moving:
         ring = _ring(fixed, sizes)
         if int(bits(terms, ring)) > capacity_bits:
             return None, True
         h = int(transfers(terms, ring))
         return Tiling(h, fixed) if h <= ceiling else None, True
-    return _branch(terms, moving, options, fixed, sizes, capacity_bits, ceiling)
+    tiling, exact = _branch(terms, moving, options, fixed, sizes, capacity_bits, ceiling)
+    return tiling, exact and all(sizes[a] <= EVERY for _, a in moving if a in uneven)
 
 
 def _branch(
