@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from ioweave.derive.streaming.plan import Stage
 from ioweave.diagrams.affine import Affine
-from ioweave.diagrams.boxes import OLD, RUNNING, Box, source
-from ioweave.diagrams.expressions import Apply, Expr, Index, Number, Read, Size, children, rebuild
+from ioweave.diagrams.boxes import OLD, PREV, RUNNING, Box, source
+from ioweave.diagrams.expressions import Apply, Expr, Index, Lookup, Number, Read, Size, children, rebuild
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ class Passes:
 
     def place(self, box: Box, run: int | None = None) -> When:
         """Enter a box; ``run`` overrides the pass of a repaired reduction."""
-        inside = not self.axes.isdisjoint(box.axes) or any(
+        listed = box.into in self.axes  # a list is made whole, before a loop over its places
+        inside = (not self.axes.isdisjoint(box.axes) and not listed) or any(
             r.array.endswith((RUNNING, OLD)) and source(r.array) in self.accumulators for r in box.reads()
         )
         if self.reduces(box):
@@ -60,8 +61,10 @@ class Passes:
         elif inside:
             at = When(run or self.earliest(box), True)
         else:
-            known = [self.when[r.array] for r in box.reads() if r.array in self.when]
-            at = When(max((w.run for w in known), default=0), False)
+            known = [(r, self.when[r.array]) for r in box.reads() if r.array in self.when]
+            # rows of the loop at places that are looked up once it has ended are met in another walk
+            late = ((w.run + 1 if w.inside and any(f.lookups for f in r.index) else w.run) for r, w in known)
+            at = When(max(late, default=0), False)
         self.when[box.name] = at
         return at
 
@@ -83,7 +86,9 @@ class Passes:
 def affine_expr(form: Affine) -> Expr:
     """An affine index as a value."""
     total: Expr | None = None
-    for node, c in [(Index(a), c) for a, c in form.axes] + [(Size(s), c) for s, c in form.sizes]:
+    parts: list[tuple[Expr, int]] = [(Index(a), c) for a, c in form.axes]
+    parts += [(Size(s), c) for s, c in form.sizes] + [(lookup.expr, c) for lookup, c in form.lookups]
+    for node, c in parts:
         term: Expr = node if c == 1 else Apply("mul", (Number(c), node))
         total = term if total is None else Apply("add", (total, term))
     if total is None:
@@ -108,20 +113,34 @@ def placed(e: Expr, names: Mapping[str, Affine]) -> Expr:
 
 
 def _composed(f: Affine, names: Mapping[str, Affine]) -> Affine:
-    total = Affine((), f.sizes, f.offset)
+    lookups = {Lookup(placed(lookup.expr, names)): c for lookup, c in f.lookups}
+    total = Affine.make({}, dict(f.sizes), f.offset, lookups)
     for a, c in f.axes:
         total = total + names.get(a, Affine.axis(a)).scale(c)
     return total
 
 
 def on_reads(e: Expr, f: Callable[[Read], Expr]) -> Expr:
-    """The expression with ``f`` applied to every read; what does not change stays the same object."""
+    """The expression with ``f`` applied to every read, those that index others first; what stays is the same object."""
     if isinstance(e, Read):
-        return f(e)
+        return f(_with_lookups(e, lambda inner: on_reads(inner, f)))
     if not isinstance(e, Apply):
         return e
     args = tuple(on_reads(a, f) for a in e.args)
     return e if all(a is b for a, b in zip(args, e.args, strict=True)) else Apply(e.op, args)
+
+
+def _with_lookups(e: Read, f: Callable[[Expr], Expr]) -> Read:
+    """The read with ``f`` applied to what it looks up."""
+    inner = children(e)
+    if not inner:
+        return e
+    new = tuple(f(i) for i in inner)
+    if all(a is b for a, b in zip(inner, new, strict=True)):
+        return e
+    made = rebuild(e, new)
+    assert isinstance(made, Read)
+    return made
 
 
 def inline(e: Expr, boxes: Mapping[str, Box], wanted: Callable[[Read], bool]) -> Expr:
@@ -130,7 +149,7 @@ def inline(e: Expr, boxes: Mapping[str, Box], wanted: Callable[[Read], bool]) ->
         if e.array not in boxes or not wanted(e):
             return e
         box = boxes[e.array]
-        if box.reduction is not None:
+        if box.reduction is not None or box.scan is not None:
             return e
         return inline(at_index(box, e.index), boxes, wanted)
     if not isinstance(e, Apply):
@@ -146,10 +165,12 @@ def live(boxes: list[Box], kept: frozenset[str]) -> list[Box]:
     for b in reversed(boxes):
         if b.name in needed:
             out.append(b)
-            needed.update(source(r.array) for r in b.reads())
-            needed.update(n for n in (b.rescale, b.recentre) if n is not None)
+            needed.update(source(r.array) for r in (*b.reads(), *b.operands()))
+            needed.update(n for n in (b.rescale, b.recentre, *(b.keys or ())) if n is not None)
     out.reverse()
-    return out
+    # what is carried to a box before it is made comes after it in order
+    late = {source(r.array) for b in out for r in b.reads() if r.array.endswith(PREV)} - {b.name for b in out}
+    return live(boxes, kept | late) if late else out
 
 
 def renamed(box: Box, names: Mapping[str, str]) -> Box:
@@ -165,4 +186,5 @@ def renamed(box: Box, names: Mapping[str, str]) -> Box:
         body=on_reads(box.body, lambda r: Read(new(r.array), r.index)),
         rescale=names.get(box.rescale, box.rescale) if box.rescale else None,
         recentre=names.get(box.recentre, box.recentre) if box.recentre else None,
+        keys=(names.get(box.keys[0], box.keys[0]), names.get(box.keys[1], box.keys[1])) if box.keys else None,
     )

@@ -11,7 +11,7 @@ from ioweave.diagrams.boxes import Box, Opened, source
 from ioweave.hierarchy.verdicts import CascadeRow
 
 LONGEST = 72  # characters of a formula with the maps that wait written out; a longer one stays as it is in the file
-_WEAK_TO_STRONG = ("none", "shift", "rescale", "separate", "moments")
+_WEAK_TO_STRONG = ("none", "shift", "rescale", "separate", "moments", "list", "recurrence")
 
 
 def cascade_rows(opened: Opened, plan: Plan, axis: str) -> tuple[CascadeRow, ...]:
@@ -50,7 +50,7 @@ def kept_between(plan: Plan) -> tuple[str, ...]:
         for name in _operands(box, plan):
             before, stage = stages.get(name, (0, "head"))
             made = plan.box(name) if name in stages else None
-            if made is not None and 0 < before < run and (made.running or stage == "tail"):
+            if made is not None and 0 < before < run and (made.running or made.scan or stage == "tail"):
                 found[f"{name}[{', '.join(made.axes)}]"] = None
     return tuple(found)
 

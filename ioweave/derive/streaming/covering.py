@@ -36,7 +36,7 @@ from ioweave.derive.streaming.values import Values
 from ioweave.derive.streaming.workshop import Workshop
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box
-from ioweave.diagrams.expressions import Apply, Expr, Number, Read, reads
+from ioweave.diagrams.expressions import Apply, Expr, Number, Read, children, reads, rebuild
 
 
 class Covering:
@@ -182,6 +182,9 @@ class Covering:
                 inside = self.balanced(self.code(self.values.form(a.args[0])))
                 return self.plain.logarithm(inside)
             return self.plain.form(Apply(a.op, tuple(self.expression(self.values.form(x)) for x in a.args)))
+        if isinstance(a, Read) and children(a):
+            found = tuple(self.expression(self.values.form(e)) for e in children(a))
+            a = rebuild(a, found)
         if not isinstance(a, Read) or a.array not in self.values.atoms:
             return atom(a)
         own = self.values.atoms[a.array].axes

@@ -31,6 +31,7 @@ from ioweave.derive.streaming.forms import (
 from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.joined import joined
 from ioweave.derive.streaming.lazy import lazy_reference
+from ioweave.derive.streaming.listing import listing
 from ioweave.derive.streaming.parting import axes_used, parted, without
 from ioweave.derive.streaming.plan import Refusal, Repair, RepairKind, Unrepairable
 from ioweave.derive.streaming.rescale import Carried, carried_body, guard, read_of
@@ -127,7 +128,9 @@ class Emission(Covering):
             run = self.settled.depth_of(name)
             if run > 1:
                 self._refuse(known)
-            if known.op == "sum" and known.inner[0][0].exponent:
+            if known.into is not None:
+                self.finished[name] = listing(self, known, run)
+            elif known.op == "sum" and known.inner[0][0].exponent:
                 self.finished[name] = self._exponential_sum(known, run)
             elif known.op == "sum" and any(self._champion(known, m) for m, _ in known.inner):
                 self.finished[name] = self._champion_sum(known, run)
@@ -171,7 +174,7 @@ class Emission(Covering):
             if not direct or len(form) != 1 or dict(form[0][0].factors).get(whole[0][0].factors[0][0]) != 1:
                 continue
             ratio = ((without(form[0][0], whole[0][0].factors[0][0]), form[0][1]),)
-            if self._steady(ratio[0][0]):
+            if self.steady(ratio[0][0]):
                 for r in box.reads():
                     self.use(r.array)
                 made = self.shop.accumulate(box, run)
@@ -184,7 +187,7 @@ class Emission(Covering):
         name = self.shop.fresh(f"{self.home(known.name).line}.{suffix}")
         return multiply(front, atom(read_of(self._write(name, known, body, run, None))))
 
-    def _steady(self, m: Monomial) -> bool:
+    def steady(self, m: Monomial) -> bool:
         """Whether a factor is known before the loop."""
         return self.settled.depth(((m, ONE),)) == 0 and self.axes.isdisjoint(axes_used(m)) and not m.exponent
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ioweave.diagrams.boxes import base_name
 from ioweave.diagrams.dtypes import DTYPES
 
 Facts = tuple[tuple[str, tuple[str, float]], ...]
+Ties = tuple[tuple[str, tuple[str, ...]], ...]  # names, and those behind their values
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,8 @@ class Given:
 
     ``accumulate`` is ``"same"`` to hold results in their array's dtype (counting.md 8). A ``frugal``
     plan gives no reduction more than one accumulator, and walks the axis again instead. A ``lazy`` one
-    lets the references of exponents move in multiples of that number alone.
+    lets the references of exponents move in multiples of that number alone. ``ties`` say which names a
+    name is worked out from: a constant or size that follows the length of an axis.
     """
 
     facts: Facts = ()
@@ -24,6 +27,7 @@ class Given:
     accumulate: str = "fp32"
     frugal: bool = False
     lazy: float = 0.0
+    ties: Ties = ()
 
     @staticmethod
     def of(
@@ -32,9 +36,22 @@ class Given:
         accumulate: str = "fp32",
         frugal: bool = False,
         lazy: float = 0.0,
+        ties: Ties = (),
     ) -> Given:
         """The record of these facts and numbers."""
-        return Given(tuple(sorted(facts.items())), tuple(sorted((values or {}).items())), accumulate, frugal, lazy)
+        numbers = tuple(sorted((values or {}).items()))
+        return Given(tuple(sorted(facts.items())), numbers, accumulate, frugal, lazy, ties)
+
+    def tied(self, axis: str) -> frozenset[str]:
+        """The names whose value may follow the length of an axis, its own name among them."""
+        behind = dict(self.ties)
+        base = base_name(axis)
+        roots = {base, *behind.get(base, ())}
+        return frozenset({*roots, *(name for name, names in self.ties if not roots.isdisjoint(names))})
+
+    def fixed(self, axis: str) -> frozenset[str]:
+        """The names of known value that stays as it is when the axis grows."""
+        return frozenset(n for n, _ in self.values) - self.tied(axis)
 
     def held(self, dtype: str) -> str:
         """The dtype that the result of a reduction is held in while its loop runs (counting.md 8)."""

@@ -28,6 +28,7 @@ from ioweave.derive.streaming.ranges import (
 )
 from ioweave.diagrams.boxes import Box, base_name, source
 from ioweave.diagrams.expressions import Apply, Constant, Expr, Index, Number, Read, Reduce, Size
+from ioweave.diagrams.lists import payload
 
 __all__ = ["Interval", "Intervals", "fits", "fits_above"]
 
@@ -71,8 +72,8 @@ class Intervals:
 
     def _element(self, name: str) -> Interval:
         box = self._boxes.get(source(name))
-        if box is None:
-            return _fact(self._facts.get(name))
+        if box is None or box.scan is not None:
+            return _fact(self._facts.get(source(name)))
         if box.rescale is not None or box.recentre is not None:
             return ANY
         whole = self._box(box)
@@ -101,6 +102,12 @@ class Intervals:
                 return repeated_product(body, n)
             case "any" | "all":
                 return UNIT
+            case "topk":
+                return body.join(point(-INF))  # of a slot that no term has filled
+            case "argtopk":
+                return Interval(0.0, n.hi)
+            case "pick":
+                return self.of(payload(box)).join(point(0))
             case _:
                 return body
 

@@ -67,7 +67,9 @@ class Job:
         at = self.passes.when.get(r.array)
         if at is None or not at.inside or not self.view.unfinished(r.array):
             return False
-        box = self.boxes[r.array]
+        box = self.boxes.get(r.array)  # what a scan makes is no box of the shop's
+        if box is None:
+            return False
         if any(a in self.passes.axes and f.bare != a for a, f in zip(box.axes, r.index, strict=True)):
             return False
         if box.reduction is not None:

@@ -7,31 +7,28 @@ from typing import Literal
 
 from ioweave.diagrams.boxes import Box
 
-RepairKind = Literal["none", "rescale", "shift", "separate", "moments"]
+RepairKind = Literal["none", "rescale", "shift", "separate", "moments", "list", "recurrence"]
 Stage = Literal["head", "body", "tail"]
 
 
 class Unrepairable(Exception):
     """A reduction cannot run beside the ones that it depends on.
 
-    The message says why; ``waits`` names the unfinished arrays that stand in the way, and
-    ``nearest`` a change that would do.
+    The message says why; ``waits`` names the unfinished arrays that stand in the way.
     """
 
-    def __init__(self, why: str, waits: tuple[str, ...] = (), nearest: str | None = None) -> None:
+    def __init__(self, why: str, waits: tuple[str, ...] = ()) -> None:
         self.waits = waits
-        self.nearest = nearest
         super().__init__(why)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reduction left to a further pass: why, the unfinished reductions it waits for, the nearest change."""
+    """A reduction left to a further pass: why, and the unfinished reductions it waits for."""
 
     reduction: str
     reason: str
     waits: tuple[str, ...] = ()
-    nearest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,33 @@ class Merge:
     factor: str | None = None
 
 
+LEFT, RIGHT, BOTH = "₁", "₂", "₁₂"  # end the names of two summaries, the earlier one first, and of both joined
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """How pieces of a scanned axis are summed up and joined.
+
+    ``maps`` run in the loop beside the plan's own boxes, and with them make the summary of a piece;
+    ``joined`` are the boxes that join two summaries, of names that end in ``₁`` (the earlier piece in
+    the direction of the walk) and ``₂``, as names that end in ``₁₂``; ``lifts`` those that correct an
+    accumulator of a piece, ``name₂``, by the state that enters it. ``again`` names what is made in
+    a second walk, from the state that enters each piece. ``neutral`` is what each scan's piece starts from.
+    """
+
+    scans: tuple[Box, ...]
+    maps: tuple[Box, ...]
+    joined: tuple[Box, ...]
+    lifts: tuple[Box, ...]
+    again: tuple[str, ...]
+    neutral: tuple[tuple[str, float], ...]
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """The names of what is joined: the scans, then their maps."""
+        return tuple(b.name.removesuffix(BOTH) for b in self.joined if b.name.endswith(BOTH))
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Boxes rewritten so that every repaired reduction runs in one pass over ``streamed``.
@@ -69,7 +93,10 @@ class Plan:
     ``boxes`` are in order of evaluation; ``stages`` gives the pass (from 1; 0 before any loop)
     and the stage of each. A box that reads a finished value of pass k inside the loop is in
     pass k + 1. ``refusals`` has every reduction left to a further pass; ``safe`` says of exponents
-    why no maximum is kept for them.
+    why no maximum is kept for them. ``lengths`` has the axes of lists that the plan makes, with their slots.
+    ``walks`` has the direction of every pass, ``both`` where steps may come in any order; a plan without
+    recurrences has none. ``kept`` names the arrays needed outside. ``segments`` says
+    how pieces of an axis with recurrences are joined, where they can be.
     """
 
     boxes: tuple[Box, ...]
@@ -81,11 +108,25 @@ class Plan:
     assumes: tuple[str, ...]
     refusals: tuple[Refusal, ...]
     safe: tuple[str, ...] = ()
+    lengths: tuple[tuple[str, int], ...] = ()
+    walks: tuple[str, ...] = ()
+    kept: frozenset[str] = frozenset()
+    segments: Segments | None = None
 
     @property
     def passes(self) -> int:
         """Passes over the streamed axes."""
         return max((p for _, p, _ in self.stages), default=0)
+
+    @property
+    def direction(self) -> str:
+        """The direction in which the first pass walks that has one."""
+        return next((w for w in self.walks if w != "both"), "both")
+
+    @property
+    def recurrences(self) -> tuple[Box, ...]:
+        """The scans along a streamed axis: what each carries is its value before the present element."""
+        return tuple(b for b in self.boxes if b.scan is not None and b.scan.axis in self.streamed)
 
     @property
     def state(self) -> tuple[Box, ...]:
@@ -131,3 +172,8 @@ class Plan:
 def positional(box: Box) -> bool:
     """Whether a box is known from indices, sizes and constants alone (counting.md 22)."""
     return not box.reads() and box.rescale is None and box.recentre is None
+
+
+def slot_axes(plan: Plan) -> frozenset[str]:
+    """The axes of the lists in the state: a list is whole wherever it is."""
+    return frozenset(b.into for b in plan.carried if b.into is not None)

@@ -471,4 +471,6 @@ def operate(op: str, args: tuple[Interval, ...]) -> Interval:
         return cast(args[0], op)
     if op == "where":
         return choose(*args)
+    if op == "keep":
+        return UNIT
     return UNARY[op](args[0]) if len(args) == 1 else BINARY[op](*args)

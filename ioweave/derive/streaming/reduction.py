@@ -74,8 +74,8 @@ def _interchanged(box: Box, run: int, shop: Workshop) -> Box | None:
     for r in box.reads():
         if box.reduction != "sum" or not view.unfinished(r.array) or not shop.passes.when[r.array].inside:
             continue
-        inner = shop.boxes[r.array]
-        if inner.reduction != "sum" or r != read_of(inner):
+        inner = shop.boxes.get(r.array)  # what a scan makes is no box of the shop's
+        if inner is None or inner.reduction != "sum" or r != read_of(inner):
             continue
         if not _linear(box.body, r):
             continue

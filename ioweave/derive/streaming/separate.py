@@ -19,7 +19,6 @@ from ioweave.derive.streaming.forms import Form, Monomial, express, make_form, m
 from ioweave.derive.streaming.formula import text
 from ioweave.derive.streaming.plan import Unrepairable
 from ioweave.diagrams.expressions import Apply, Expr, Number, Size, free_axes, reads, walk
-from ioweave.diagrams.operators import CASTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class View:
             return False
         if self.walks(e):
             names = tuple(dict.fromkeys(r.array for r in reads(e) if self.unfinished(r.array)))
-            raise Unrepairable(f"no factor or summand comes out of {_short(e)}", names, _nearest(e))
+            raise Unrepairable(f"no factor or summand comes out of {_short(e)}", names)
         return True
 
 
@@ -119,9 +118,3 @@ def _mixed_exponent(e: Monomial, view: View) -> Unrepairable:
 def _short(e: Expr) -> str:
     shown = text(e)
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
-
-
-def _nearest(e: Expr) -> str | None:
-    if isinstance(e, Apply) and (e.op in CASTS or e.op in ("round", "floor")):
-        return f"apply {e.op} to a value that needs no unfinished result, before normalising"
-    return None

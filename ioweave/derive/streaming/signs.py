@@ -62,10 +62,22 @@ class Signs:
             box = self._boxes.get(name)
             if fact is not None:
                 self._known[name] = fact[0] in (">", ">=") and fact[1] >= 0
+            elif box is not None and box.scan is not None:
+                self._known[name] = self._carried(name, box)
             elif box is not None:
                 # the identity of max stands for no element at all, so it says nothing about the sign
                 self._known[name] = nonnegative(box.body, self.array)
         return self._known[name]
+
+    def _carried(self, name: str, box: Box) -> bool:
+        """Whether a scan stays >= 0: its start is, and every element is where the one before is."""
+        before = dict(self._known)
+        self._known[name] = True
+        assert box.scan is not None
+        if nonnegative(box.scan.start, self.array) and nonnegative(box.body, self.array):
+            return True
+        self._known = before  # what followed from the assumption goes with it
+        return False
 
     def expression(self, e: Expr) -> bool:
         """Whether an expression is proved to be >= 0."""

@@ -42,6 +42,7 @@ from ioweave.derive.streaming.forms import (
 )
 from ioweave.derive.streaming.formula import key
 from ioweave.derive.streaming.given import Given
+from ioweave.derive.streaming.lists import list_value
 from ioweave.derive.streaming.normal_form import Canonical
 from ioweave.derive.streaming.parting import axes_used, axes_used_form, moved, parted, size_of, without
 from ioweave.derive.streaming.rescale import never_negative
@@ -49,7 +50,8 @@ from ioweave.derive.streaming.separate import form_atoms
 from ioweave.derive.streaming.signs import Signs, nonnegative
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box, base_name
-from ioweave.diagrams.expressions import Apply, Expr, Number, Read, Size, reads
+from ioweave.diagrams.expressions import Apply, Expr, Number, Read, Size, children, reads, rebuild
+from ioweave.diagrams.lists import KEYS, POSITIONS
 from ioweave.diagrams.operators import CASTS, PREDICATES
 
 MONOTONE = frozenset({"tanh", "sigmoid", "erf", "exp", "exp2", "relu", "floor", "round", *CASTS})
@@ -61,7 +63,10 @@ _LAST_DIGIT = 4.5e-16  # two units in the last place of a float, relative
 
 @dataclass(frozen=True, slots=True)
 class Irreducible:
-    """A reduction that nothing comes out of: ``op`` over ``over`` of ``inner``; ``axes`` are its own."""
+    """A reduction that nothing comes out of: ``op`` over ``over`` of ``inner``; ``axes`` are its own.
+
+    Of a list, ``into`` is the axis of its slots, the last of ``axes``.
+    """
 
     name: str
     op: str
@@ -69,6 +74,7 @@ class Irreducible:
     axes: tuple[str, ...]
     inner: Form
     nonnegative: bool
+    into: str | None = None
 
 
 class Values(Canonical):
@@ -100,10 +106,19 @@ class Values(Canonical):
             return atom(e)
         box = self._boxes.get(e.array)
         if box is None:
-            return atom(e)
+            return atom(self._looked_up(e))
+        e = self._looked_up(e)
         names = {a: f for a, f in zip(box.axes, e.index, strict=True) if f.bare != a}
-        form = self.of(e.array)
+        first = box.reduction == KEYS and names.get(box.into or "") == Affine()  # the largest of all
+        form = self.reduced("max", box.over, self.form(box.body)) if first else self.of(e.array)
         return moved(form, names) if names else form
+
+    def _looked_up(self, e: Read) -> Read:
+        """A read of an input with what it looks up as values."""
+        inner = children(e)
+        made = rebuild(e, tuple(self.canonical(i) for i in inner)) if inner else e
+        assert isinstance(made, Read)
+        return made
 
     def form(self, e: Expr) -> Form:
         """The value of an expression; elementwise extrema in one order."""
@@ -154,6 +169,8 @@ class Values(Canonical):
 
     def value(self, box: Box) -> Form:
         """What a box computes, which need not be one of the region's own."""
+        if box.into is not None:
+            return list_value(self, box)
         form = self.form(box.body)
         return form if box.reduction is None else self.reduced(box.reduction, box.over, form)
 
@@ -261,7 +278,7 @@ class Values(Canonical):
         if any(w[0] != lead[0] for w in plain):
             ends = self._ends(op, over, walking) if len(plain) == len(walking) else None
             return atom(self.irreducible(op, over, form)) if ends is None else add(shift, ends)
-        if not self._positive(lead[0]):
+        if not self.positive(lead[0]):
             return self._either(op, over, lead[0], shift, walking)
         size = lead[2] if plain else ONE
         # a negative factor turns max into min, and the masks with it
@@ -277,7 +294,7 @@ class Values(Canonical):
         (a, y2, c), (b, y, d) = sorted(walking, key=lambda w: -sum(p for _, p in w[1].factors))
         doubled = self.power(((y, ONE),), Fraction(2))
         opens = c > 0 if op == "max" else c < 0
-        if not opens or not self._positive(a) or doubled != ((y2, ONE),):
+        if not opens or not self.positive(a) or doubled != ((y2, ONE),):
             return None
 
         def at(end: Form) -> Expr:
@@ -308,7 +325,8 @@ class Values(Canonical):
         front: Form = ((factor, ONE),)
         return add(shift, *(multiply(multiply(atom(indicator(self.predicate(c))), front), f) for c, f in ways))
 
-    def _positive(self, m: Monomial) -> bool:
+    def positive(self, m: Monomial) -> bool:
+        """Whether a monomial is proved to be >= 0."""
         return all(never_negative(a, p, self.nonnegative) for a, p in m.factors)
 
     def _core(self, op: str, over: tuple[str, ...], inner: Form) -> Form:
@@ -355,18 +373,24 @@ class Values(Canonical):
             result = multiply(result, ((Monomial((), self._sum(over, bound.exponent)), ONE),))
         return result
 
-    def irreducible(self, op: str, over: tuple[str, ...], inner: Form) -> Read:
-        """The read of the reduction; equal reductions have one name, whatever their axes are called."""
+    def irreducible(self, op: str, over: tuple[str, ...], inner: Form, into: str | None = None) -> Read:
+        """The read of the reduction; equal reductions have one name, whatever their axes are called.
+
+        ``into`` is the axis of a list.
+        """
         names = {a: f"${base_name(a)}{k or ''}" for k, a in enumerate(sorted(over))}
         renamed = moved(inner, {a: Affine.axis(n) for a, n in names.items()})
         text = f"{op}[{','.join(sorted(names.values()))}]{form_key(renamed)}"
         axes = tuple(sorted(set(axes_used_form(inner)) - set(over)))
+        if into is not None:
+            text = f"{text}>{base_name(into)}"
+            axes = (*axes, into)
         name = self._names.get(text)
         if name is None:
             empty = op == "sum" and any(hides(a) for a in form_atoms(inner))
             name = self._names[text] = f"§{len(self._names)}{VANISHING if empty else ''}"
-            sign = op not in ("any", "all") and all(c >= 0 and self._positive(m) for m, c in inner)
-            self.atoms[name] = Irreducible(name, op, over, axes, inner, sign or op in ("any", "all"))
+            sign = op not in ("any", "all") and all(c >= 0 and self.positive(m) for m, c in inner)
+            self.atoms[name] = Irreducible(name, op, over, axes, inner, sign or op in ("any", "all", POSITIONS), into)
         return Read(name, tuple(Affine.axis(a) for a in axes))
 
     def exponential(self, f: Form) -> Form:

@@ -48,6 +48,7 @@ from ioweave.derive.streaming.signs import Signs
 from ioweave.derive.streaming.values import values_of
 from ioweave.diagrams.boxes import Box, base_name, running, source
 from ioweave.diagrams.expressions import Expr, Read, reads
+from ioweave.diagrams.lists import is_list
 
 MANY = 2**40  # terms of a sum whose size is not known
 Saved = tuple[tuple[dict[Any, Any], ...], tuple[list[Any], ...], set[str], set[str]]
@@ -118,6 +119,25 @@ class Workshop:
         self.passes.place(box, run)
         return box
 
+    def pass_by(self, box: Box) -> None:
+        """Write a box that nothing may be put in the place of, as one of a scan: what reads it sees an input."""
+        self.out.append(box)
+        self.passes.place(box)
+
+    def behind_scan(self, box: Box, run: int) -> bool:
+        """Whether a box reads, through maps, a scan that waits for a pass."""
+        todo, seen = [source(r.array) for r in box.reads()], set[str]()
+        while todo:
+            name = todo.pop()
+            at = self.passes.when.get(name)
+            if name in seen or at is None or at.run < run:
+                continue
+            seen.add(name)
+            if name not in self.boxes:
+                return True
+            todo += [source(r.array) for r in self.boxes[name].reads()]
+        return False
+
     def fresh(self, name: str) -> str:
         """The name, with a number if it is taken."""
         n, free = 1, name
@@ -134,7 +154,7 @@ class Workshop:
 
     def base(self, box: Box, run: int) -> Box:
         """Write an accumulator that needs no repair."""
-        self.repairs.append(Repair(box.name, box.name, "none"))
+        self.repairs.append(Repair(box.name, box.name, "list" if is_list(box) else "none"))
         self._known.setdefault(self._key(box), box)
         return self.emit(replace(box, running=True), run)
 
