@@ -15,13 +15,14 @@ from functools import lru_cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ioweave.diagrams.errors import WeaveError
-from ioweave.diagrams.expressions import Apply, Constant, Index, Number, Read, Reduce, Size
+from ioweave.diagrams.expressions import Apply, Constant, Index, Lookup, Number, Read, Reduce, Scan, Size
 
 LARGEST_FILE = 1 << 24  # bytes
 NESTING = 240  # brackets within brackets
 _LONGEST = 1 << 16  # characters of one text, entries of one list
-_NODES: dict[str, type] = {c.__name__.lower(): c for c in (Number, Constant, Index, Size, Read, Apply, Reduce)}
+_NODES: dict[str, type] = {c.__name__.lower(): c for c in (Number, Constant, Index, Size, Read, Apply, Reduce, Scan)}
 _TAGS = {c: tag for tag, c in _NODES.items()}
+_WORDS = {"pass": "run"}  # words of Python that are names in a report
 _INFINITE = {"inf": float("inf"), "-inf": float("-inf")}
 
 T = TypeVar("T")
@@ -66,6 +67,10 @@ def _decode(hint: Any, value: Any, path: str) -> Any:
     if origin in (tuple, frozenset):
         return _sequence(origin, get_args(hint), value, path)
     if hint is Any:
+        return value
+    if origin is dict:  # a record of numbers for people, such as a witness: nothing is read from it
+        if not isinstance(value, dict):
+            raise _wrong(path, value, "an object")
         return value
     if hint in (str, bool, int, float):
         return _plain(hint, value, path)
@@ -116,9 +121,31 @@ def _plain(kind: type, value: Any, path: str) -> Any:
     return value
 
 
+def reported(hint: Any, value: Any) -> Any:
+    """What a record's own ``to_json`` writes, brought to the form that `decode` reads; other values stay as they are.
+
+    There a tuple of a few may be an object of its entries, a field named by a word of Python has that word
+    (``pass`` for ``run``), and what follows from other fields is written out beside them.
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        rest = [m for m in inner if m is not type(None)]
+        return reported(rest[0], value) if len(rest) == 1 else value
+    if origin is tuple and inner[1:] == (...,):
+        return [reported(inner[0], v) for v in value] if isinstance(value, list) else value
+    if origin is tuple:
+        return list(value.values()) if isinstance(value, dict) and len(value) == len(inner) else value
+    if not dataclasses.is_dataclass(hint) or not isinstance(value, dict):
+        return value
+    hints = _hints(hint) if isinstance(hint, type) else {}
+    named = {_WORDS[k] if k in _WORDS and k not in value.keys() & hints.keys() else k: v for k, v in value.items()}
+    derived = {k for k in named if k not in hints and isinstance(getattr(hint, k, None), property)}
+    return {k: reported(hints[k], v) if k in hints else v for k, v in named.items() if k not in derived}
+
+
 @lru_cache(maxsize=64)
 def _hints(kind: type) -> dict[str, Any]:
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, None, {"Lookup": Lookup})  # index forms name it for type checkers alone
     return {f.name: hints[f.name] for f in dataclasses.fields(kind)}
 
 

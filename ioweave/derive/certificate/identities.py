@@ -14,7 +14,7 @@ from typing import Literal
 
 from ioweave.derive.certificate.structure import Layout
 from ioweave.diagrams.boxes import OLD, RUNNING, Box, Opened, source
-from ioweave.diagrams.expressions import Apply, Expr, Read, Reduce, reads, transform
+from ioweave.diagrams.expressions import Apply, Expr, Read, Reduce, Scan, reads, transform
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,4 +82,5 @@ def _values(layout: Layout, opened: Opened) -> Iterator[Identity]:
 
 
 def _formula(b: Box) -> Expr:
-    return b.body if b.reduction is None else Reduce(b.reduction, b.over, b.body)
+    value = b.body if b.reduction is None else Reduce(b.reduction, b.over, b.body, into=b.into)
+    return value if b.scan is None else Scan(b.scan.axis, value, b.scan.start, b.scan.backward)

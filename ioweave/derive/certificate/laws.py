@@ -1,5 +1,7 @@
 """The laws of a plan's state, tried on numbers: steps in any order and length, merges, and the equations of the steps.
 
+What follows scans is walked in their direction, in steps and in pieces; with what they make at hand the
+accumulators beside them know no order either.
 Of an accumulator with correction ``c`` and summand ``g``: the state after a set B that holds A is, with
 ``F(A; r)`` the terms of A at the references r, ``F(A; r_B) = c(r_A, r_B) (F(A; r_A) + g(r_A, r_B))``.
 """
@@ -11,24 +13,38 @@ from collections.abc import Mapping
 import numpy as np
 
 from ioweave.derive.certificate.identities import Identity
-from ioweave.derive.certificate.machine import Machine, Step
-from ioweave.derive.certificate.numbers import Case, agree, cut, difference, pieces
+from ioweave.derive.certificate.machine import Machine
+from ioweave.derive.certificate.numbers import Case, agree, cut, difference, in_turn, pieces
+from ioweave.derive.certificate.pieces import Walked, joined, walk
 from ioweave.derive.certificate.structure import Unsound
-from ioweave.derive.execution.grid import Values
+from ioweave.derive.certificate.values import Step, Values
+from ioweave.derive.streaming.plan import Segments
 from ioweave.diagrams.boxes import old, running
+from ioweave.diagrams.lists import is_list
 
 LOOSE = 1e-7  # of equations at points that no data need reach
 
 
-def check_laws(machine: Machine, case: Case, pairs: tuple[Identity, ...], rng: np.random.Generator) -> None:
-    """Raise `Unsound` naming the accumulator whose law fails, or the array that differs from the diagram's."""
+def check_laws(
+    machine: Machine,
+    case: Case,
+    pairs: tuple[Identity, ...],
+    rng: np.random.Generator,
+    apart: tuple[Machine, Segments] | None = None,
+) -> None:
+    """Raise `Unsound` naming the accumulator whose law fails, or the array that differs from the diagram's.
+
+    ``apart`` has the machine of a loop with the maps of its segments, where pieces are to be joined in order.
+    """
     layout = machine.layout
     arrays: dict[str, Values] = dict(case.inputs)
     with np.errstate(all="ignore"):
         machine.finish(arrays, 0)
         for run in range(1, layout.passes + 1):
             machine.prepare(arrays, run)
-            arrays.update(_check_pass(machine, arrays, run, rng))
+            if layout.scans(run):
+                arrays.update(_check_scans(machine, arrays, run, rng, apart))
+            arrays.update(machine.closed(_check_pass(machine, arrays, run, rng)))
             _check_steps(machine, arrays, run, pairs, rng)
             machine.finish(arrays, run)
     for name, wanted in case.arrays.items():
@@ -37,6 +53,40 @@ def check_laws(machine: Machine, case: Case, pairs: tuple[Identity, ...], rng: n
             continue
         if not agree(arrays[name], wanted):
             raise Unsound(f"{name} of the plan is not {name} of the diagram")
+
+
+def _check_scans(
+    machine: Machine,
+    arrays: Mapping[str, Values],
+    run: int,
+    rng: np.random.Generator,
+    apart: tuple[Machine, Segments] | None,
+) -> Mapping[str, Values]:
+    """What the scans of a pass make, the same in any steps, and in pieces that are joined."""
+    size = machine.size(machine.layout.axis)
+    whole = walk(machine, arrays, run, [(0, size)])
+    for _ in range(2):
+        _same(machine, walk(machine, arrays, run, cut(size, rng)), whole, f"of pass {run} differs in steps")
+    if apart is not None:
+        wide, found = apart
+        for _ in range(2):
+            parts = in_turn(size, rng, machine.layout.directions.get(run) == "backward")
+            for how, walked in joined(machine, wide, arrays, found, parts):
+                _same(machine, walked, whole, f"of pieces joined, {how}, differs")
+    return whole.made
+
+
+def _same(machine: Machine, walked: Walked, whole: Walked, how: str) -> None:
+    for what, found, wanted in (
+        ("carried", walked.carries, whole.carries),
+        ("state", walked.states, whole.states),
+        ("array", walked.made, whole.made),
+    ):
+        for name, values in found.items():
+            if what == "array" and machine.layout.stirred(name):
+                continue
+            if not agree(values, wanted[name]) or difference(values, wanted[name]) == np.inf:
+                raise Unsound(f"the {what} {name} {how} from the one in one step")
 
 
 def _check_pass(
@@ -72,7 +122,7 @@ def _check_growth(
         if not b.running:
             held[b.name] = machine.evaluate(b, held)
             continue
-        if b.reduction in ("any", "all"):
+        if b.reduction in ("any", "all") or is_list(b):
             continue
         at_whole = machine.evaluate(b, held, (lo, hi))
         corrected = machine.moved(b, part[b.name], held)

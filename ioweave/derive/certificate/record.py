@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ioweave.derive.certificate.codec import LARGEST_FILE, decode, encode, read_json
+from ioweave.derive.certificate.codec import LARGEST_FILE, decode, encode, read_json, reported
 from ioweave.derive.certificate.identities import Identity
 from ioweave.derive.streaming.plan import Plan
 from ioweave.diagrams.errors import WeaveError
@@ -32,6 +32,7 @@ class Certificate:
 
     ``source`` is the algorithm in the notation, sizes included; ``sizes`` are its sizes and constants, at
     which the state is counted. ``direction`` is the one asked for; ``tool`` the version that wrote it.
+    ``opposite`` is the plan that walks an axis with recurrences the other way, where the verdict says both.
     The trials of the verdict are ``trials``, and stand once in the file.
     """
 
@@ -48,6 +49,7 @@ class Certificate:
     facts: tuple[Fact, ...]
     assumes: tuple[str, ...]
     trials: tuple[Trial, ...]
+    opposite: Plan | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The record as the file has it."""
@@ -67,6 +69,7 @@ class Certificate:
             "facts": encode(self.facts),
             "assumes": list(self.assumes),
             "trials": [t.to_json() for t in self.trials],
+            "opposite": encode(self.opposite),
         }
 
     def to_bytes(self) -> bytes:
@@ -93,6 +96,7 @@ class _File:
     facts: tuple[Fact, ...]
     assumes: tuple[str, ...]
     trials: Any
+    opposite: Plan | None = None
 
 
 def from_bytes(data: bytes) -> Certificate:
@@ -111,7 +115,8 @@ def from_bytes(data: bytes) -> Certificate:
         raise WeaveError(f"version: {shown} is not known here; this is ioweave for version {VERSION}")
     f = decode(_File, record)
     trials = decode(tuple[Trial, ...], _with_pairs(f.trials), "trials")
-    for what, many in (("boxes", f.plan.boxes), ("identities", f.identities), ("trials", trials)):
+    other = f.opposite.boxes if f.opposite is not None else ()
+    for what, many in (("boxes", f.plan.boxes), ("boxes", other), ("identities", f.identities), ("trials", trials)):
         if len(many) > _MOST[what]:
             raise WeaveError(f"{what}: {len(many)} are too many; {_MOST[what]} at most")
     if f.accumulate not in ("fp32", "same"):
@@ -130,6 +135,7 @@ def from_bytes(data: bytes) -> Certificate:
         f.facts,
         f.assumes,
         trials,
+        f.opposite,
     )
 
 
@@ -148,16 +154,6 @@ def _with_pairs(trials: Any) -> Any:
 
 def _verdict(value: Any) -> Verdict:
     """A verdict from the form that reports give it."""
-    if isinstance(value, dict):
-        value = dict(value)
-        if isinstance(value.get("cascade"), list):
-            value["cascade"] = [_run(row) for row in value["cascade"]]
-        if "trials" in value:
-            raise WeaveError("verdict.trials: the trials stand beside the verdict, not in it")
-    return decode(Verdict, value, "verdict")
-
-
-def _run(row: Any) -> Any:
-    if not isinstance(row, dict) or "run" in row:
-        return row
-    return {("run" if k == "pass" else k): v for k, v in row.items()}
+    if isinstance(value, dict) and "trials" in value:
+        raise WeaveError("verdict.trials: the trials stand beside the verdict, not in it")
+    return decode(Verdict, reported(Verdict, value), "verdict")

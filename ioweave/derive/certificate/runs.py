@@ -8,11 +8,11 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from ioweave.derive.certificate.machine import Step
 from ioweave.derive.certificate.numbers import WORK, work
 from ioweave.derive.certificate.structure import Unsound
+from ioweave.derive.certificate.values import Step
 from ioweave.derive.execution.trial import TOLERANCE, Bench, try_plan
-from ioweave.derive.execution.trial_data import KINDS, Subject, data, with_casts
+from ioweave.derive.execution.trial_data import KINDS, LEVEL, Subject, data, with_casts
 from ioweave.derive.streaming.plan import Plan
 from ioweave.diagrams.boxes import Opened, base_name
 from ioweave.diagrams.diagram import Diagram
@@ -23,9 +23,9 @@ from ioweave.hierarchy.verdicts import Trial
 FRESH = 6
 
 
-def fresh(diagram: Diagram, opened: Opened, plan: Plan, seed: int) -> tuple[Trial, ...]:
+def fresh(diagram: Diagram, opened: Opened, plan: Plan, seed: int, draws: int = FRESH) -> tuple[Trial, ...]:
     """Trials at new sizes, steps and pieces. Raises `Unsound` for one that fails."""
-    trials = try_plan(opened, plan, diagram.values(), draws=FRESH, seed=seed, definitions=diagram.definitions)
+    trials = try_plan(opened, plan, diagram.values(), draws=draws, seed=seed, definitions=diagram.definitions)
     for t in trials:
         if not t.passed:
             raise Unsound(f"a fresh run differs from the reference {_where(t)}")
@@ -56,15 +56,15 @@ def replayed(diagram: Diagram, opened: Opened, plan: Plan, axis: str, trial: Tri
         raise WeaveError(f"{path}.steps: the steps are to add up to {axis} = {size}")
     if not 1 <= trial.parts <= len(trial.steps):
         raise WeaveError(f"{path}.parts: the {len(trial.steps)} steps make 1 to {len(trial.steps)} parts")
-    if trial.data not in KINDS:
-        raise WeaveError(f"{path}.data: the kinds of data are {', '.join(KINDS)}")
+    if trial.data not in (*KINDS, LEVEL):
+        raise WeaveError(f"{path}.data: the kinds of data are {', '.join((*KINDS, LEVEL))}")
     if trial.seed < 0:
         raise WeaveError(f"{path}.seed: 0 or more is right")
     if not trial.passed or not trial.error <= TOLERANCE:
         raise Unsound(f"trial {number} did not pass when it was recorded")
     ends = [0, *accumulate(trial.steps)]
     steps: list[Mapping[str, Step]] = [{axis: (a, b)} for a, b in pairwise(ends)]
-    pieces = [steps[k :: trial.parts] for k in range(trial.parts)] if plan.passes == 1 and trial.parts > 1 else []
+    pieces = _pieces(plan, steps, trial.parts) if plan.passes == 1 and trial.parts > 1 else []
     subject = Subject.of(opened, (), plan.streamed)
     inputs = data(subject, values, trial.data, {axis: trial.steps[0]}, trial.seed)
     bench = Bench(opened, replace(plan, boxes=with_casts(plan.boxes)), subject, values, inputs)
@@ -73,6 +73,17 @@ def replayed(diagram: Diagram, opened: Opened, plan: Plan, axis: str, trial: Tri
     if not again.passed:
         raise Unsound(f"recorded trial {number} differs from the reference when run again {_where(again)}")
     return again
+
+
+def _pieces(plan: Plan, steps: list[Mapping[str, Step]], parts: int) -> list[list[Mapping[str, Step]]]:
+    """The steps dealt to pieces; one after another, in the order of the walk, where there are recurrences."""
+    if not plan.recurrences:
+        return [steps[k::parts] for k in range(parts)]
+    if plan.segments is None:
+        return []
+    ordered = steps[::-1] if plan.direction == "backward" else steps
+    ends = [len(steps) * k // parts for k in range(parts + 1)]
+    return [ordered[a:b] for a, b in pairwise(ends)]
 
 
 def _where(t: Trial) -> str:

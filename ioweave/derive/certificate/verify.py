@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -12,11 +13,15 @@ from ioweave.derive.certificate.claims import check_claims, check_texts
 from ioweave.derive.certificate.identities import Identity, identities
 from ioweave.derive.certificate.laws import check_laws
 from ioweave.derive.certificate.machine import Machine
-from ioweave.derive.certificate.numbers import KINDS, draw_sizes, make_case
+from ioweave.derive.certificate.numbers import KINDS, draw_sizes, levelled, make_case
+from ioweave.derive.certificate.pieces import check_segments
 from ioweave.derive.certificate.record import Certificate, Fact
 from ioweave.derive.certificate.runs import fresh, replayed
 from ioweave.derive.certificate.structure import Layout, Unsound, lay_out
+from ioweave.derive.evidence import Question, weigh
 from ioweave.derive.execution.trial_data import with_casts
+from ioweave.derive.streaming.equations import equation
+from ioweave.derive.streaming.plan import Plan
 from ioweave.diagrams.boxes import Opened, base_name
 from ioweave.diagrams.diagram import Diagram
 from ioweave.diagrams.errors import WeaveError
@@ -25,6 +30,7 @@ from ioweave.diagrams.opening import open_diagram
 from ioweave.hierarchy.verdicts import Trial
 
 LAWS = 4  # cases that the laws of the state are tried on
+OTHER = 2  # cases, and runs, of the plan that walks the other way
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,18 @@ def fresh_seed(certificate: Certificate) -> int:
     return seed
 
 
+def _rounding(layout: Layout) -> Layout:
+    """A layout with its casts as the rounding that trials give them."""
+    boxes = with_casts(layout.boxes)
+    return replace(layout, boxes=boxes, by_name={b.name: b for b in boxes})
+
+
+def _ways(plan: Plan) -> str:
+    if plan.segments is not None:
+        return f"steps {plan.direction}, pieces joined in order"
+    return f"steps {plan.direction}" if plan.recurrences else "steps forward and backward, merges"
+
+
 class _Check:
     """The parts of one check, in order; each returns what it found, or raises `Unsound`."""
 
@@ -108,6 +126,10 @@ class _Check:
         yield "laws of the state", self._laws
         yield "recorded trials", self._recorded
         yield "fresh trials", self._fresh
+        if self.certificate.opposite is not None:
+            yield "other direction", self._opposite
+        if self._weighed():
+            yield "evidence", self._evidence
         yield "texts", self._texts
 
     def _source(self) -> str:
@@ -120,20 +142,19 @@ class _Check:
         facts = tuple(Fact(i.name, i.fact[0], float(i.fact[1])) for i in self.opened.inputs if i.fact is not None)
         if c.facts != facts:
             raise Unsound("the facts are not those that the source declares")
-        if c.verdict.direction != "both":
-            raise Unsound(f"the verdict walks {c.axis} {c.verdict.direction} alone; its plan walks either way")
         outputs = ", ".join(self.opened.outputs)
         return f"{len(self.opened.boxes)} boxes make {outputs}; {c.axis} = {self.values[base_name(c.axis)]}"
 
     def _plan(self) -> str:
         c = self.certificate
         self.layout = lay_out(c.plan, self.opened, c.axis, self.values)
-        state, passes = len(self.layout.carried), max(self.layout.passes, 1)
+        state, passes = len(self.layout.carried) + len(self.layout.recurrences), max(self.layout.passes, 1)
         return f"{len(c.plan.boxes)} boxes in {passes} pass{'es' * (passes > 1)}, {state} of them the state"
 
     def _verdict(self) -> str:
         c = self.certificate
-        check_claims(c.verdict, c.plan, self.layout, self.opened, self.values, c.accumulate)
+        check_claims(c.verdict, c.plan, self.layout, self.opened, self.diagram, c.accumulate)
+        self._check_direction()
         if c.assumes != c.plan.assumes:
             raise Unsound("the assumptions are not those of the plan")
         return f"{c.verdict.verdict}, {c.verdict.state_values} values of state, {c.verdict.state_bytes} bytes"
@@ -147,17 +168,42 @@ class _Check:
                 raise Unsound(f"that of {said.of} is not the one that the plan rests on")
         return f"{len(self.pairs)} equations, as the boxes have them"
 
+    def _check_direction(self) -> None:
+        """A plan with scans walks as its first ones do; either way where there is a plan for the other one."""
+        c = self.certificate
+        way = next(iter(dict(sorted(self.layout.directions.items())).values()), "both")
+        if (c.opposite is not None) != bool(c.verdict.opposite):
+            raise Unsound("the verdict speaks of a plan for the other direction, or is silent of it")
+        if c.opposite is not None and way != "both":
+            way = "both"
+        if c.verdict.direction != way:
+            raise Unsound(f"the verdict walks {c.axis} {c.verdict.direction}; its plan walks {way}")
+
     def _laws(self) -> str:
-        layout, opened = self.layout, replace(self.opened, boxes=with_casts(self.opened.boxes))
-        boxes = with_casts(layout.boxes)
-        layout = replace(layout, boxes=boxes, by_name={b.name: b for b in boxes})
+        c = self.certificate
+        cases = self._law_cases(c.plan, self.layout, LAWS)
+        return f"{cases} cases: {_ways(c.plan)}, every equation"
+
+    def _law_cases(self, plan: Plan, layout: Layout, turns: int) -> int:
+        """The laws of a plan on random cases, and on those that fill its lists; how many there were."""
+        opened = replace(self.opened, boxes=with_casts(self.opened.boxes))
+        wide = check_segments(plan, layout, self.opened, self.values)
+        layout = _rounding(layout)
+        wide = None if wide is None else _rounding(wide)
         pairs = identities(layout, opened)
-        for turn in range(LAWS):
+        # one term more than a list has slots, and just as many, all of one key
+        full = [n for _, slots in plan.lengths for n in (slots + 1, slots)]
+        for turn in range(turns + len(full)):
             rng = np.random.default_rng([self.seed, turn])
-            sizes = draw_sizes(self.diagram, opened, rng)
-            case = make_case(self.diagram, opened, sizes, KINDS[turn % len(KINDS)], self.seed + turn)
-            check_laws(Machine(layout, sizes), case, pairs, rng)
-        return f"{LAWS} cases: steps forward and backward, merges, every equation"
+            wanted = (base_name(layout.axis), full[turn - turns]) if turn >= turns else None
+            sizes = draw_sizes(self.diagram, opened, rng, wanted)
+            kind = KINDS[turn % len(KINDS)] if wanted is None else "plain"
+            case = make_case(self.diagram, opened, sizes, kind, self.seed + turn)
+            case = levelled(case, opened, layout.axis) if wanted is not None else case
+            values = {**sizes, **dict(plan.lengths)}
+            apart = None if wide is None or plan.segments is None else (Machine(wide, values), plan.segments)
+            check_laws(Machine(layout, values), case, pairs, rng, apart)
+        return turns + len(full)
 
     def _recorded(self) -> str:
         if not self.certificate.trials:
@@ -172,6 +218,50 @@ class _Check:
         found = fresh(self.diagram, self.opened, self.certificate.plan, self.seed + 2 * LAWS)
         self.trials.extend(found)
         return f"{len(found)} with seeds from {found[0].seed}, the largest error {max(t.error for t in found):.1e}"
+
+    def _opposite(self) -> str:
+        c = self.certificate
+        plan = c.opposite
+        assert plan is not None
+        layout = lay_out(plan, self.opened, c.axis, self.values)
+        ways = {*self.layout.directions.values()}, {*layout.directions.values()}
+        if layout.passes != 1 or self.layout.passes != 1 or sorted(map(len, ways)) != [1, 1] or ways[0] == ways[1]:
+            raise Unsound(f"the two plans do not walk {c.axis} one pass each, one of them either way")
+        lines = tuple(equation(b) for b in (*plan.body, *plan.tail))
+        if c.verdict.opposite != lines:
+            raise Unsound("the lines of the verdict are not those of the plan")
+        cases = self._law_cases(plan, layout, OTHER)
+        found = fresh(self.diagram, self.opened, plan, self.seed + 3 * LAWS, OTHER)
+        self.trials.extend(found)
+        return f"{next(iter(ways[1]))}: {cases} cases of its laws, {len(found)} runs"
+
+    def _weighed(self) -> bool:
+        v = self.certificate.verdict
+        return bool(v.ranks) or v.least_state is not None or v.least_note != "" or v.witness is not None
+
+    def _evidence(self) -> str:
+        """The ranks are measured again, and the witness sought again, by differences of the algorithm alone."""
+        c = self.certificate
+        bare = replace(c.verdict, least_state=None, least_note="", ranks=(), witness=None)
+        question = Question(
+            self.opened,
+            c.plan,
+            c.verdict.state,
+            c.axis,
+            self.values,
+            self.diagram.definitions,
+            backward=c.verdict.direction == "backward",
+        )
+        found = weigh(bare, question)
+        if found.verdict != c.verdict.verdict:
+            raise Unsound(f"numbers speak against {c.verdict.verdict}: {found.verdict} is found")
+        for what in ("least_state", "least_note", "ranks", "witness"):
+            said, right = (json.dumps(getattr(v, what)) for v in (c.verdict, found))
+            if said != right:
+                raise Unsound(f"the {what} that is claimed, {said[:60]}, is not the one found, {right[:60]}")
+        if found.least_state is None:
+            return f"ranks {', '.join(str(r) for _, r in found.ranks) or 'none'}, measured again"
+        return f"{found.least_state} values are the least state, by ranks measured again"
 
     def _texts(self) -> str:
         c = self.certificate
