@@ -194,6 +194,36 @@ OTHERS = {
     "D[t, f] = sum[m](C[t, m] * U[m, f])\nE[t, f] = sum[m](C[t, m] * V[m, f])\nF[t, f] = silu(D[t, f]) * E[t, f]\n"
     "H[t, m] = sum[f](F[t, f] * W[m, f])\nI[t, m] = H[t, m] + X[t, m]\nJ[t, m] = layernorm[m](I[t, m])\n"
     "K[t] = max[m](J[t, m])\nL[t, m] = exp(J[t, m] - K[t])\nN[t] = sum[m](L[t, m])\n",
+    "a recurrence": "t, d, e = 16, 4, 6\ngamma = 0.5\nQ[t, d]: fp16\nK[t, d]: fp16\nV[t, e]: fp16\n"
+    "S[t, d, e] = scan[t](gamma * S[t - 1, d, e] + K[t, d] * V[t, e], start=0)\n"
+    "O[t, e] = sum[d](Q[t, d] * S[t, d, e])\n",
+    "a backward recurrence": "i, j = 6, 8\nB[i, j]: fp32\nV[j]: fp32\n"
+    "L[i, j] = scan[j, reversed=True](L[i, j + 1] * (1 - B[i, j]), start=1)\nO[i] = sum[j](L[i, j] * V[j])\n",
+    "a recurrence of one value": "t = 16\nX[t]: fp32\nY[t] = scan[t](0.5 * Y[t - 1] + X[t], start=0)\n"
+    "Z[t] = exp(Y[t])\n",
+    "a sum in each step": "t, d, e = 16, 4, 6\nK[t, d]: fp32\nV[t, e]: fp32\nB[t]: fp32\n"
+    "S[t, d, e] = scan[t](S[t - 1, d, e] + B[t] * K[t, d] * (V[t, e] - sum[d](K[t, d] * S[t - 1, d, e])), start=0)\n"
+    "O[e] = sum[t, d](K[t, d] * S[t, d, e])\n",
+    "earlier elements in each step": "j, e = 8, 4\nc = j\nW[j, c]: fp32\nV[j, e]: fp32\n"
+    "U[j, e] = scan[j](V[j, e] - sum[c](where(c < j, W[j, c] * U[c, e], 0)), start=0)\n",
+    "running sums": "i, j = 8, 8\nF[i]: fp32\nG[j]: fp32\nA[i] = cumsum[i](log(F[i]))\n"
+    "C[j] = cumsum[j, reversed=True](G[j])\nS[i, j] = A[i] - C[j]\n",
+    "a list": "q, x, d, k = 8, 32, 4, 3\nQ[q, d]: fp16\nK[x, d]: fp16\nS[q, x] = sum[d](Q[q, d] * K[x, d])\n"
+    "T[q, k] = topk[x](S[q, x], into=k)\nout(T)\nI[q, k] = argtopk[x](S[q, x], into=k)\n",
+    "a gather": "t, v, m = 8, 32, 4\nE[v, m]: fp16\ntoken[t]: int32\nY[t, m] = E[token[t], m] * 2\n",
+    "pages": "h, x, d, p = 4, 32, 8, 4\nu = x // p\nn = 16\nQ[h, d]: fp16\nK[n, p, d]: fp16\nV[n, p, d]: fp16\n"
+    "page[u]: int32\nS[h, x] = sum[d](Q[h, d] * K[page[x // p], x % p, d])\nP[h, x] = softmax[x](S[h, x])\n"
+    "O[h, d] = sum[x](P[h, x] * V[page[x // p], x % p, d])\n",
+    "a gather at a gather": "i, n, m, d = 8, 16, 12, 4\nX[n, d]: fp16\nf[m]: int32\ng[i]: int32\n"
+    "Y[i, d] = X[f[g[i]], d] + X[g[i], d]\n",
+    "a gather at a shift": "q, x, n = 8, 8, 5\nS[q, x]: fp16\nB[n]: fp32\nb[q + x - 1]: int32\n"
+    "T[q, x] = S[q, x] + B[b[q - x + size(x) - 1]]\n",
+    "a sum in a sum": "q, x, g, m = 8, 8, 3, 4\nW[q, g]: fp32\nQ[q, g, m]: fp16\nK[x, m]: fp16\n"
+    "I[q, x] = sum[g](W[q, g] * relu(sum[m](Q[q, g, m] * K[x, m])))\n",
+    "a dropout": "q, x, d = 8, 8, 4\nS[q, x]: fp16\nV[x, d]: fp16\nP[q, x] = softmax[x](S[q, x])\n"
+    "D[q, x] = P[q, x] * keep(q, x, p=0.1) / 0.9\nO[q, d] = sum[x](D[q, x] * V[x, d])\n",
+    "a factor after a function": "q, x, d = 8, 8, 4\nQ[q, d]: fp16\nK[x, d]: fp16\n"
+    "S[x, q] = relu(sum[d](Q[q, d] * K[x, d]) / sqrt(d)) / 3\n",
     "a merge": "q, x, d = 4, 8, 3\nQ[q, d]: fp16\nK[x, d]: fp16\nV[x, d]: fp16\n"
     'with level("smem", group={q: 2, x: 4}):\n    S[q, x] = sum[d](Q[q, d] * K[x, d])\n'
     "    P[q, x] = softmax[x](S[q, x])\n    O[q, d] = sum[x](P[q, x] * V[x, d])\n",
@@ -212,7 +242,19 @@ STREAMS = {
     "one sum": "q",
     "a softmax of a vector": "x",
     "four factors": "c",
+    "a recurrence": "t",
+    "a backward recurrence": "j",
+    "a list": "x",
+    "pages": "x",
+    "a gather": "t",
+    "a dropout": "x",
 }
+
+
+def other_pair(name: str) -> FigureSpec:
+    """One of the `OTHERS` as it is written, beside all its lines in one region."""
+    before, after = parse_levelled(OTHERS[name]), one_plate(name)
+    return pair_spec(name, before, after, before.diagram.values(), "same")
 
 
 def one_plate(name: str) -> Levelled:

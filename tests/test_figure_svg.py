@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from figure_cases import TILES, pair
+from figure_cases import OTHERS, TILES, other_pair, pair
 
 from ioweave.render.figure.draw import draw
 from ioweave.render.figure.primitives import Circle, Cubic, Group, Line, Polygon, Rect, Scene, Text
@@ -19,6 +19,7 @@ from ioweave.render.writers.svg import number, svg
 
 HERE = Path(__file__).parent
 GOLDEN = ("attention", "layernorm", "convolution")
+GOLDEN_OTHERS = ("a recurrence", "a backward recurrence", "a list", "pages")
 ELEMENTS = {"svg", "title", "desc", "defs", "g", "path", "rect", "circle", "polygon", "use"}
 ATTRIBUTES = {
     "width", "height", "viewBox", "role", "id", "d", "fill", "stroke", "stroke-width", "stroke-linecap",
@@ -30,6 +31,12 @@ def without_glyphs(text: str) -> str:
     """A drawing without the outlines of its font, which a release of the font may change."""
     text = re.sub(r'<path id="g\d+".*?/>\n', "", text)
     return re.sub(r'href="#g\d+"', 'href=""', text)
+
+
+def stem(name: str) -> str:
+    """The file name of one of the `OTHERS`."""
+    assert name in OTHERS
+    return name.removeprefix("a ").replace(" ", "_")
 
 
 @pytest.mark.parametrize("name", sorted(TILES))
@@ -53,6 +60,12 @@ def test_golden(name: str) -> None:
     """Regenerate with ``python tests/test_figure_svg.py`` after looking at what has changed."""
     wanted = (HERE / "golden" / f"{name}.svg").read_text("utf-8")
     assert without_glyphs(svg(draw(pair(name)))) == without_glyphs(wanted)
+
+
+@pytest.mark.parametrize("name", GOLDEN_OTHERS)
+def test_golden_of_other_shapes(name: str) -> None:
+    wanted = (HERE / "golden" / f"{stem(name)}.svg").read_text("utf-8")
+    assert without_glyphs(svg(draw(other_pair(name)))) == without_glyphs(wanted)
 
 
 def test_same_bytes_in_another_process() -> None:
@@ -108,3 +121,5 @@ if __name__ == "__main__":
     (HERE / "golden").mkdir(exist_ok=True)
     for golden in GOLDEN:
         (HERE / "golden" / f"{golden}.svg").write_text(svg(draw(pair(golden))), "utf-8")
+    for other in GOLDEN_OTHERS:
+        (HERE / "golden" / f"{stem(other)}.svg").write_text(svg(draw(other_pair(other))), "utf-8")

@@ -116,7 +116,7 @@ def attention() -> Report:
     report = streamed("attention", "x")
     assert report.streaming is not None
     (v,) = report.streaming
-    plain = replace(v, trials=(), safe=(), plans=(), warnings=(), least=None)
+    plain = replace(v, trials=(), safe=(), plans=(), warnings=(), least=None, least_note="")
     return replace(report, streaming=(plain,))
 
 

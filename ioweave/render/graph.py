@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from ioweave.diagrams.boxes import Box, Opened, base_name
+from ioweave.diagrams.boxes import PAST, PREV, Box, Opened, base_name, source
 from ioweave.diagrams.dtypes import size_bytes
 from ioweave.diagrams.errors import WeaveError
+from ioweave.diagrams.expressions import Read
+from ioweave.diagrams.notation.printer import print_affine
 from ioweave.diagrams.opening import open_diagram
 from ioweave.hierarchy.levelled import Levelled, Region
 from ioweave.hierarchy.quantities import format_bytes
 
+BEFORE = ", the value before"  # behind the name of an array that a recurrence reads
 FORMATS = ("svg", "png", "pdf")
 MISSING = (
     "Graphviz's `dot` is not installed: install the package graphviz (apt install graphviz, brew install graphviz), "
@@ -46,20 +49,23 @@ def graph_source(levelled: Levelled, values: Mapping[str, int | float] | None = 
             for b in opened.boxes:
                 if b.line in region.lines():
                     cluster.node(_id(b.name), _box(b), peripheries="2" if b.name in opened.outputs else "1")
-    for source, target, label in edges(opened):
-        read = f"{source}[{label}]" if label else source
-        g.edge(_id(source), _id(target), label=f"{read}\\n{shapes[source]}")
+    for origin, target, label in edges(opened):
+        shape = shapes[origin + PREV if label == BEFORE else origin]
+        g.edge(_id(origin), _id(target), label=f"{origin}{label}\\n{shape}")
     return str(g.source)
 
 
 def _shapes(opened: Opened, values: Mapping[str, int | float]) -> dict[str, str]:
-    """``4096 × 64, 512 KiB`` for every array."""
+    """``4096 × 64, 512 KiB`` for every array, and for the value before of every recurrence."""
     sizes = {a: int(n) for a, n in values.items()}
     found: dict[str, tuple[tuple[int, ...], str]] = {
         i.name: (tuple(d.fixed(sizes) for d in i.dims), i.dtype) for i in opened.inputs
     }
     for b in opened.boxes:
         found[b.name] = (tuple(sizes[base_name(a)] for a in b.axes), b.dtype)
+        if b.scan is not None:
+            kept = (a for a in b.axes if a != b.scan.axis)
+            found[b.name + PREV] = (tuple(sizes[base_name(a)] for a in kept), b.dtype)
     out: dict[str, str] = {}
     for name, (shape, dtype) in found.items():
         size = format_bytes(size_bytes(prod(shape), dtype)).replace(".0 ", " ")
@@ -68,12 +74,19 @@ def _shapes(opened: Opened, values: Mapping[str, int | float]) -> dict[str, str]
 
 
 def edges(opened: Opened) -> tuple[tuple[str, str, str], ...]:
-    """Who reads whom: source, reader, and the axes read; equal edges once."""
+    """Who reads whom: source, reader, and where, as it stands behind the name; equal edges once."""
     found: dict[tuple[str, str, str], None] = {}
     for b in opened.boxes:
         for r in b.reads():
-            found.setdefault((r.array, b.name, ", ".join(str(f) for f in r.index)))
+            found.setdefault((source(r.array), b.name, _places(r)))
     return tuple(found)
+
+
+def _places(r: Read) -> str:
+    """Where an array is read, in brackets; earlier values of a recurrence by their own word."""
+    if r.array.endswith((PREV, PAST)):
+        return BEFORE if r.array.endswith(PREV) else ", values before"
+    return f"[{', '.join(print_affine(f) for f in r.index)}]" if r.index else ""
 
 
 def _id(name: str) -> str:
@@ -83,6 +96,10 @@ def _id(name: str) -> str:
 
 def _box(b: Box) -> str:
     what = f"{b.reduction} over {', '.join(b.over)}" if b.reduction else "elementwise"
+    if b.into is not None:
+        what += f" into {b.into}"
+    if b.scan is not None:
+        what = f"scan along {b.scan.axis}{', backward' if b.scan.backward else ''}"
     made = f"{b.name}[{', '.join(b.axes)}]" if b.axes else b.name
     return f"{made}\\n{what}"
 

@@ -135,6 +135,8 @@ class Walker(Drafter):
             self.centres[column.index] = (lo + self.x) / 2
             self.spans[column.index] = (lo, self.x)
         right = self.x + 6.0
+        if self.panel.columns[plan.columns[-1].index].loop is not None:  # the plate's tag stands beside the loop
+            right += width(spec.tag, theme.text_small, True)
         right = max(right, left + self._bracket_width(spec), left + width(spec.tag, theme.text_small, True) + 14.0)
         if single:
             right = max(right, left + width(titles[0][1], theme.text_block) - 8.0)

@@ -7,6 +7,7 @@ proves or counts.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import dropwhile, takewhile
 
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import base_name
@@ -20,23 +21,28 @@ from ioweave.diagrams.expressions import (
     Number,
     Read,
     Reduce,
+    Scan,
     Size,
     children,
     reads,
     walk,
 )
 from ioweave.diagrams.opening import open_diagram
-from ioweave.diagrams.operators import CASTS, COMPOSITES_THAT_REDUCE, PREDICATES
+from ioweave.diagrams.operators import CASTS, COMPOSITES_THAT_REDUCE, LIST_NAMES, PREDICATES, REVERSED, REVERSIBLE
+from ioweave.render.figure.mathematics import formula, position
 from ioweave.render.figure.names import POINT, math, maths_name
-from ioweave.render.figure.spec import ArraySpec, ColumnSpec, Glyph, OperandSpec
+from ioweave.render.figure.operands import operand_specs
+from ioweave.render.figure.spec import ArraySpec, ColumnSpec, Glyph, LoopSpec, OperandSpec
 from ioweave.render.figure.theme import PAPER
 from ioweave.render.figure.typeset import width
 
-INFIX = {"add": "+", "sub": "−", "mul": "×", "div": "÷", "masked_sub": "−", "masked_div": "÷", "mod": "mod"}
+INFIX = {
+    "add": "+", "sub": "−", "mul": "×", "div": "÷", "masked_sub": "−", "masked_div": "÷", "mod": "mod", "floordiv": "÷",
+}  # fmt: skip
 SIGNS = {"sum": "Σ", "prod": "Π", "logsumexp": "lse"}
 NORMS = {"layernorm": "centred", "rmsnorm": "rms", "l2norm": "l2"}
-COMPARE = {"lt": "<", "le": "\\le ", "gt": ">", "ge": "\\ge ", "eq": "=", "ne": "\\ne "}
 TITLE_LIMIT = 130.0
+SCAN_LIMIT = 215.0  # a recurrence is told by its formula as far as that goes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,6 @@ def _ordered(dim: Affine, order: list[str]) -> Affine:
 
 
 def _dimension(array: str, place: int, dim: Affine, columns: tuple[ColumnSpec, ...]) -> str:
-    text = str(dim).replace(" * ", "")
     if dim.offset == 0 and not dim.axes and len(dim.sizes) == 1 and dim.sizes[0][1] == 1:
         size = dim.sizes[0][0]
         for column in columns:
@@ -88,7 +93,7 @@ def _dimension(array: str, place: int, dim: Affine, columns: tuple[ColumnSpec, .
                     if base_name(axis) == size:
                         return math(axis)
         return math(size)
-    return "$" + text.replace(" ", "") + "$"
+    return f"${position(dim)}$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +101,59 @@ class _Parts:
     """What is found while a line's expression is peeled from the outside."""
 
     inner: Expr
-    factor: str = ""
-    after: tuple[str, ...] = ()
+    after: tuple[tuple[str, bool], ...] = ()  # what follows, innermost first, and whether it is a scalar factor
     mask: bool = False
+
+    def then(self, inner: Expr, text: str, factor: bool = False) -> _Parts:
+        """With what stands outside ``inner`` taken off."""
+        return replace(self, inner=inner, after=((text, factor), *self.after))
+
+    def factor(self) -> str:
+        """The scalar factors that stand at the tip of a cup: those before any function."""
+        factors = (text for text, _ in takewhile(lambda step: step[1], self.after))
+        return " ".join(factors)
+
+    def functions(self) -> str:
+        """What follows those factors, in order."""
+        return " ".join(text for text, _ in dropwhile(lambda step: step[1], self.after))
 
 
 def _column(line: Line, names: dict[str, str]) -> ColumnSpec:
     axes = tuple(names.get(a, a) for a in line.axes) or (POINT,)
     parts = _peel(_Parts(line.expr))
-    early = reads(parts.inner)
-    operands = tuple(replace(_operand(r, names), late=r not in early) for r in reads(line.expr))
-    after = " ".join(parts.after)
-    blank = ColumnSpec(line.name, axes, operands, "", "box", factor=parts.factor, mask=parts.mask, after=after)
+    operands = operand_specs(line.expr, parts.inner, line.name, names)
+    factor, after = parts.factor(), parts.functions()
+    blank = ColumnSpec(line.name, axes, operands, "", "box", factor=factor, mask=parts.mask, after=after)
     tail = "".join([", mask" if parts.mask else "", f", {after}" if after else ""])
     match parts.inner:
         case Reduce(op=op, axes=over, body=body):
             removed = tuple(names.get(a, a) for a in over)
-            carriers = [sum(1 for o in operands if any(a in dim for dim in o.axes)) for a in removed]
-            contracts = op == "sum" and any(c > 1 for c in carriers)
+            first = tuple(dict.fromkeys(names.get(a, a) for a in _removed(body)))
+            contracts = op == "sum" and any(_carriers(operands, a) > 1 for a in removed)
             glyph: Glyph = "contract" if contracts else "reduce"
             verb = "contract" if contracts else op
-            title = _short(f"{verb} {_list(removed)}{tail}", f"{verb} {_list(removed)}")
+            if op in LIST_NAMES and parts.inner.into is not None:
+                tail = f" into {_list((names.get(parts.inner.into, parts.inner.into),))}{tail}"
+            head = f"{verb} {_list(removed)}"
+            if first:
+                inner = "contract" if all(_carriers(operands, a) > 1 for a in first) else "reduce"
+                before = _before(body)
+                head = _short(f"{inner} {_list(first)}, {f'{before}, ' if before else ''}{head}", head)
+            title = _short(f"{head}{tail}", head)
             return replace(
-                blank, title=title, glyph=glyph, over=removed, reduction=SIGNS.get(op, op),
-                before=_before(body), factor=parts.factor if contracts else "",
-                after=after if contracts or not parts.factor else f"{parts.factor} {after}".strip(),
+                blank, title=title, glyph=glyph, over=(*removed, *first), first=first, reduction=SIGNS.get(op, op),
+                before=_before(body), factor=factor if contracts else "",
+                after=after if contracts or not factor else f"{factor} {after}".strip(),
             )  # fmt: skip
+        case Scan() as scan:
+            return _scan(blank, scan, names)
+        case Composite(op=op, axes=(axis,), args=args, options=options) if op in REVERSIBLE:
+            backward = any(k == REVERSED and v == Number(True) for k, v in options)
+            walked = names.get(axis, axis)
+            before = "" if isinstance(args[0], Read) else _before(args[0])
+            title = _short(f"{op} {_list((walked,))}{tail}", f"{op} {_list((walked,))}")
+            loop = LoopSpec(walked, backward)
+            return replace(blank, title=title, glyph="scan", reduction="+", before=before, loop=loop)
         case Composite(op=op, axes=over, args=args):
             worked = tuple(names.get(a, a) for a in over)
             title = _short(f"{op} {_list(worked)}{tail}", f"{op} {_list(worked)}")
@@ -146,10 +178,22 @@ def _column(line: Line, names: dict[str, str]) -> ColumnSpec:
             )  # fmt: skip
 
 
-def _operand(read: Read, names: dict[str, str]) -> OperandSpec:
-    dims = tuple(tuple(names.get(a, a) for a in form.names) for form in read.index)
-    shifted = tuple(p for p, form in enumerate(read.index) if form.names and form.bare is None)
-    return OperandSpec(read.array, dims or ((POINT,),), shifted)
+def _scan(blank: ColumnSpec, scan: Scan, names: dict[str, str]) -> ColumnSpec:
+    """A recurrence: a loop round its operation; an axis that only its inner reductions have ends inside."""
+    walked = names.get(scan.axis, scan.axis)
+    inner = tuple(dict.fromkeys(names.get(a, a) for a in _removed(scan.body)))
+    read = {a for o in blank.operands for dim in o.axes for a in dim}
+    removed = tuple(a for a in inner if a in read and a not in blank.axes)
+    verb = f"scan {_list((walked,))}"
+    title = _short(f"{verb}: ${formula(scan.body)}$", verb, SCAN_LIMIT)
+    sums = {SIGNS.get(n.op, n.op) for n in walk(scan.body) if isinstance(n, Reduce | Composite)}
+    loop = LoopSpec(walked, scan.backward, " ".join(sorted(sums)))
+    return replace(blank, title=title, glyph="scan", over=removed, reduction=" ".join(_signs(scan.body)), loop=loop)
+
+
+def _carriers(operands: tuple[OperandSpec, ...], axis: str) -> int:
+    """How many operands have the axis."""
+    return sum(1 for o in operands if o.feeds is None and any(axis in dim for dim in o.axes))
 
 
 def _list(axes: tuple[str, ...]) -> str:
@@ -157,11 +201,11 @@ def _list(axes: tuple[str, ...]) -> str:
 
 
 def _constant(e: Expr) -> bool:
-    return not any(isinstance(n, Read | Index | Reduce | Composite) for n in walk(e))
+    return not any(isinstance(n, Read | Index | Reduce | Scan | Composite) for n in walk(e))
 
 
 def _bound(e: Expr) -> bool:
-    return any(isinstance(n, Reduce | Composite) for n in walk(e))
+    return any(isinstance(n, Reduce | Scan | Composite) for n in walk(e))
 
 
 def _peel(p: _Parts) -> _Parts:
@@ -171,24 +215,26 @@ def _peel(p: _Parts) -> _Parts:
             for keep, other in ((a, b), (b, a)):
                 if _constant(other) and _bound(keep):
                     return _peel(replace(p, inner=keep, mask=True))
-        case Apply(op="div", args=(a, b)) if _constant(b) and _bound(a) and not p.after:
-            return _peel(replace(p, inner=a, factor=rf"$\cdot\,{_inverse(b)}$"))
-        case Apply(op="mul", args=(a, b)) if not p.after and (_constant(a) or _constant(b)):
+        case Apply(op="div", args=(a, b)) if _constant(b) and _bound(a):
+            return _peel(p.then(a, rf"$\cdot\,{_inverse(b)}$", True))
+        case Apply(op="mul", args=(a, b)) if _constant(a) != _constant(b) and _bound(a) != _bound(b):
             scale, rest = (a, b) if _constant(a) else (b, a)
             if _bound(rest):
-                return _peel(replace(p, inner=rest, factor=rf"$\cdot\,{formula(scale)}$"))
+                return _peel(p.then(rest, rf"$\cdot\,{formula(scale)}$", True))
         case Apply(op=op, args=args) if sum(_bound(a) for a in args) == 1 and all(
             _bound(a) or _constant(a) for a in args
         ):
             inner = next(a for a in args if _bound(a))
             name = op if op not in INFIX else f"{INFIX[op]}"
-            return _peel(replace(p, inner=inner, after=(name, *p.after)))
+            return _peel(p.then(inner, name))
         case Apply(op=op, args=(a, b)) if op in INFIX and _bound(a) != _bound(b):
             inner, other = (a, b) if _bound(a) else (b, a)
             text = f"${formula(other, 70)}$"
+            if isinstance(other, Read) and width(text, PAPER.text_block) > 40:
+                text = math(other.array)  # where it is read is seen at its wires
             if width(text, PAPER.text_block) <= 40:
                 name = f"{INFIX[op]} {text}" if inner is a else f"{text} {INFIX[op]}"
-                return _peel(replace(p, inner=inner, after=(name, *p.after)))
+                return _peel(p.then(inner, name))
     return p
 
 
@@ -207,7 +253,7 @@ def _before(body: Expr) -> str:
     factors = _factors(body)
     if all(isinstance(f, Read) for f in factors):
         return "square" if len(factors) == 2 and factors[0] == factors[1] else ""
-    return " ".join(dict.fromkeys(s for f in factors for s in _signs(f)))
+    return " ".join(dict.fromkeys(s for f in factors for s in _signs(f, inside=False)))
 
 
 def _factors(e: Expr) -> tuple[Expr, ...]:
@@ -216,12 +262,15 @@ def _factors(e: Expr) -> tuple[Expr, ...]:
     return (e,)
 
 
-def _signs(e: Expr) -> tuple[str, ...]:
-    """The operators of an elementwise expression in order of evaluation, each once, four at most."""
+def _signs(e: Expr, inside: bool = True) -> tuple[str, ...]:
+    """The operators of an elementwise expression in order of evaluation, each once, four at most.
+
+    Reductions in it are signs too with ``inside``, and so is what they reduce; else both are left out.
+    """
     out: dict[str, None] = {}
 
     def visit(node: Expr) -> None:
-        if _constant(node):
+        if _constant(node) or (not inside and isinstance(node, Reduce | Composite)):
             return
         masks = isinstance(node, Apply) and node.op == "where" and not reads(node.args[0])
         for child in children(node)[1 if masks else 0 :]:
@@ -247,6 +296,8 @@ def _signs(e: Expr) -> tuple[str, ...]:
 
 def _formula_title(line: Line) -> str:
     e = line.expr
+    if isinstance(e, Read) and any(f.lookups for f in e.index):
+        return "gather" if any(reads(x.expr) for f in e.index for x, _ in f.lookups) else "copy"
     if isinstance(e, Read):
         bare = tuple(f.bare for f in e.index)
         return "transpose" if bare != line.axes and sorted(map(str, bare)) == sorted(line.axes) else "copy"
@@ -255,54 +306,6 @@ def _formula_title(line: Line) -> str:
 
 def _short(text: str, other: str, limit: float = TITLE_LIMIT) -> str:
     return text if width(text, PAPER.text_block) <= limit else other
-
-
-def _number(v: float) -> str:
-    """A number as it is read: ``10^{-5}`` for 1e-05."""
-    if v in (float("inf"), float("-inf")):
-        return "\\infty" if v > 0 else "-\\infty"
-    digits, _, power = f"{v:g}".partition("e")
-    if not power:
-        return digits
-    ten = f"10^{{{int(power)}}}"
-    return ten if digits == "1" else f"-{ten}" if digits == "-1" else f"{digits}\\cdot {ten}"
-
-
-def formula(e: Expr, precedence: int = 0) -> str:
-    """An expression in mathematics, indices left out."""
-    match e:
-        case Number(value=v):
-            return _number(v)
-        case Constant(name=name) | Size(axis=name) | Index(axis=name):
-            return maths_name(name)
-        case Read(array=name, index=index) if any(f.bare is None for f in index):
-            places = ",".join(str(f).replace(" ", "").replace("*", "") for f in index)
-            return f"{maths_name(name)}[{places}]"
-        case Read(array=name):
-            return maths_name(name)
-        case Apply(op=op, args=(a, b)) if op in COMPARE:
-            return f"{formula(a, 40)}{COMPARE[op]}{formula(b, 40)}"
-        case Apply(op="pow", args=(a, b)):
-            return f"{formula(a, 100)}^{{{formula(b)}}}"
-        case Apply(op="add" | "sub" | "masked_sub" as op, args=(a, b)):
-            inner = f"{formula(a, 60)}{'+' if op == 'add' else '-'}{formula(b, 61)}"
-            return f"({inner})" if precedence > 60 else inner
-        case Apply(op="mul", args=(a, b)):
-            if isinstance(b, Number) and not isinstance(a, Number):
-                a, b = b, a
-            inner = rf"{formula(a, 70)}\,{formula(b, 71)}"
-            return f"({inner})" if precedence > 70 else inner
-        case Apply(op="div" | "masked_div", args=(a, b)):
-            inner = f"{formula(a, 70)}/{formula(b, 71)}"
-            return f"({inner})" if precedence > 70 else inner
-        case Apply(op="neg", args=(a,)):
-            return f"-{formula(a, 80)}"
-        case Apply(op=op, args=args):
-            return rf"\text{{{op}}}({', '.join(formula(a) for a in args)})"
-        case Reduce(op=op, axes=axes, body=body):
-            return rf"\text{{{op}}}_{{{','.join(maths_name(a) for a in axes)}}}({formula(body)})"
-        case Composite(op=op, args=args):
-            return rf"\text{{{op}}}({', '.join(formula(a) for a in args)})"
 
 
 def _removed(e: Expr) -> tuple[str, ...]:
@@ -319,7 +322,11 @@ def _words(e: Expr, names: dict[str, str]) -> str:
         case Reduce(op=op, axes=axes) | Composite(op=op, axes=axes):
             return f"{op} {_list(tuple(names.get(a, a) for a in axes))}"
         case Apply(op=op, args=(a, b)) if op in INFIX:
-            return f"{_words(a, names)} {INFIX[op]} {_words(b, names)}"
+            parts = [_words(e, names) for e in (a, b)]
+            if op in ("mul", "div"):
+                parts = [f"({p})" if isinstance(e, Apply) and e.op in ("add", "sub") else p
+                         for e, p in zip((a, b), parts, strict=True)]  # fmt: skip
+            return f"{parts[0]} {INFIX[op]} {parts[1]}"
         case Apply(op=op, args=args):
             return f"{op}({', '.join(_words(a, names) for a in args)})"
         case _:

@@ -2,142 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import hypot
 
 from ioweave.render.figure import glyphs
-from ioweave.render.figure.names import math
-from ioweave.render.figure.plan import ColumnPlan, Plan, Prelude, RegionPlan
+from ioweave.render.figure.names import maths_name
+from ioweave.render.figure.plan import ColumnPlan, RegionPlan
 from ioweave.render.figure.primitives import Rect, flatten
-from ioweave.render.figure.sketch import Key, Label, Sketch, Zone, curve_width
-from ioweave.render.figure.spec import ColumnSpec, PanelSpec, RegionSpec
-from ioweave.render.figure.theme import Theme
-from ioweave.render.figure.typeset import extent, width
+from ioweave.render.figure.routing import Router
+from ioweave.render.figure.sketch import Key, Label, curve_width
+from ioweave.render.figure.spec import ColumnSpec, LoopSpec, RegionSpec
+from ioweave.render.figure.typeset import width
 
 CLEAR_OF_CUP = 4.5  # least distance between a wire that changes rows and a cup
-LONG_NAME = 60.0  # a name of an array that is wider is set smaller
-STAGGER = 8.0  # between the dots at which the wires of one array leave or join
 
 
-class Drafter:
-    """Draws columns into a `Sketch`; its state is the x reached and the rows of the strands."""
-
-    def __init__(self, panel: PanelSpec, plan: Plan, theme: Theme) -> None:
-        self.panel, self.plan, self.theme = panel, plan, theme
-        self.sketch = Sketch(theme)
-        self.rows = dict(enumerate(plan.rows))
-        self.x = 0.0
-
-    def _y(self, row: int) -> float:
-        return self.plan.y[row]
-
-    def _label_of(self, s: int) -> str:
-        return self.panel.array(self.plan.array[s]).label
-
-    def _name_size(self, s: int) -> float:
-        """The size at which an array's name is set: a long one is smaller, down to that of the axes."""
-        theme = self.theme
-        natural = width(self._label_of(s), theme.text_array)
-        return (
-            theme.text_array if natural <= LONG_NAME else max(theme.text_axis, theme.text_array * LONG_NAME / natural)
-        )
-
-    def _name_width(self, s: int) -> float:
-        return width(self._label_of(s), self._name_size(s))
-
-    def _start(self, s: int, x: float, level: int) -> None:
-        for k, row in enumerate(self.rows[s]):
-            self.sketch.start((s, k), x, self._y(row), level)
-
-    def _name(self, s: int, x: float, anchor: str) -> None:
-        ys = [self._y(r) for r in self.rows[s]]
-        if ys:
-            size = self._name_size(s)
-            middle = (ys[0] + ys[-1]) / 2 + 0.33 * size
-            self.sketch.texts.append(Label(self._label_of(s), size, self.theme.ink, ((x, middle, anchor),)))
-
-    def _label_wires(
-        self,
-        s: int,
-        x0: float,
-        x1: float,
-        region: RegionSpec | None,
-        axes: tuple[str, ...] = (),
-        all_axes: bool = False,
-    ) -> None:
-        """Ask for a label on each wire of a strand between ``x0`` and ``x1``.
-
-        In a plate the partition's symbol stands in place of the axis, in its colour; axes that
-        are not partitioned are labelled there only with ``all_axes``.
-        """
-        theme = self.theme
-        spec = self.panel.array(self.plan.array[s])
-        symbols = {p.axis: p for p in region.partitions} if region else {}
-        for k, row in enumerate(self.rows[s]):
-            text, fill = spec.axes[k], theme.ink
-            p = symbols.get(axes[k]) if k < len(axes) else None
-            if p is not None:
-                text, fill = p.symbol, theme.group if p.kind == "group" else theme.stream
-            elif region is not None and not all_axes:
-                continue
-            if text:
-                places = _places(text, theme.text_axis, x0, x1, self._y(row))
-                self.sketch.texts.append(Label(text, theme.text_axis, fill, places))
-
-    def _zone(self, x0: float, x1: float, order: tuple[int, ...], held: frozenset[int]) -> None:
-        stack = tuple(
-            (s, self._y(self.rows[s][0]), self._y(self.rows[s][-1]), s in held) for s in order if self.rows[s]
-        )
-        self.sketch.zones.append(Zone(x0, x1, stack))
-
-    def _direct(self, plan: ColumnPlan) -> frozenset[int]:
-        """Copies all of whose wires only join others: they run from the original to the joint."""
-        sources = {a for a, _ in plan.operation.joins} - plan.operation.late
-        shifted = self._reads(plan, self.panel.columns[plan.index])
-        out = set()
-        for fork in plan.prelude.forks:
-            at = plan.operands.index(fork.child)
-            mine = [w for w in plan.operation.wires if w.operand == at]
-            plain = not any(shifted[at].values()) and len(mine) == len(self.rows[fork.child])
-            if plain and all(w.slot in sources and not w.branch for w in mine):
-                out.add(fork.child)
-        return frozenset(out)
-
-    def _prelude(self, prelude: Prelude, x: float, level: int, direct: frozenset[int] = frozenset()) -> float:
-        """Copies and moves, from ``x`` on; returns where they end."""
-        end = x
-        offset = 0.0
-        for fork in prelude.forks:
-            n = len(self.rows[fork.parent])
-            if fork.child in direct:
-                for k, row in enumerate(self.rows[fork.parent]):
-                    pen = self.sketch.pens[fork.parent, k]
-                    self.sketch.start((fork.child, k), pen.x, self._y(row), pen.level)
-                continue
-            down = self._y(self.rows[fork.child][0]) > self._y(self.rows[fork.parent][0]) if n else True
-            for k, (a, b) in enumerate(zip(self.rows[fork.parent], self.rows[fork.child], strict=True)):
-                late = (n - 1 - k) if down else k
-                at = x + 4 + offset + STAGGER * late
-                pen = self.sketch.run((fork.parent, k), at)
-                y0, y1 = self._y(a), self._y(b)
-                stop = at + curve_width(y1 - y0)
-                self.sketch.marks.append(glyphs.dot(at, y0, self.theme.level(pen.level)[0]))
-                self.sketch.wires.append(self.sketch.curve(at, y0, stop, y1, pen.level))
-                self.sketch.start((fork.child, k), stop, y1, pen.level)
-                end = max(end, stop)
-            offset += STAGGER * n + 4
-        for shift in prelude.shifts:
-            old = self.rows[shift.strand]
-            n = len(old)
-            for k, (a, b) in enumerate(zip(old, shift.rows, strict=True)):
-                y0, y1 = self._y(a), self._y(b)
-                at = x + 2 + offset + STAGGER * ((n - 1 - k) if y1 > y0 else k)
-                stop = at + curve_width(y1 - y0)
-                self.sketch.bend((shift.strand, k), at, stop, y1)
-                end = max(end, stop)
-            self.rows[shift.strand] = shift.rows
-            offset += STAGGER * n
-        return end + 4 if end > x else end
+class Drafter(Router):
+    """Draws columns: what a `Router` brings together is worked on."""
 
     def _column(self, plan: ColumnPlan, region: RegionSpec, regions: RegionPlan, last: bool) -> None:
         """One operation: bring wires to their slots, join, apply, contract, leave."""
@@ -157,7 +39,10 @@ class Drafter:
         if spec.state and not self._state_within(plan, spec):
             room = self._state_room(spec)
             self._zone(self.x, self.x + room, self._after(plan), held | {plan.result})
-            self._state(spec.state, self.x + room / 2, max(self._y(r) for r in self.rows[plan.result]))
+            rows = dict(zip(spec.axes, self.rows[plan.result], strict=True))
+            if spec.loop is not None and len(rows) > 1:  # what is kept has no axis of the recurrence
+                del rows[spec.loop.axis]
+            self._state(spec.state, self.x + room / 2, max(self._y(r) for r in rows.values()))
             self.x += room
         produced = plan.result
         symbols = tuple(spec.axes)
@@ -195,100 +80,14 @@ class Drafter:
             if not (pair[0] in group and pair[1] in group) and edges:
                 self._zone(body, end, pair, held)
 
-    def _to_slots(
-        self, plan: ColumnPlan, spec: ColumnSpec, region: RegionSpec, direct: frozenset[int]
-    ) -> dict[int, Key]:
-        """Move every operand's wires to their slots, through nodes where an index is mapped.
-
-        Returns the pen of each slot.
-        """
-        sketch, level = self.sketch, region.level
-        mapped = {(k, p) for k, dims in enumerate(self._reads(plan, spec)) for p, shifted in dims.items() if shifted}
-        mapped |= {(w.operand, w.source) for w in plan.operation.wires if w.branch}
-        pens: dict[int, Key] = {}
-        x = self.x + (10 if mapped else 0)
-        stop = x
-        named: list[tuple[str, float]] = []
-        for w in plan.operation.wires:
-            s = plan.operands[w.operand]
-            if s in direct:
-                pens[w.slot] = (s, w.source)
-                continue
-            y0, y1 = self._y(self.rows[s][w.source]), self._y(plan.slots[w.slot])
-            at = x
-            if (w.operand, w.source) in mapped:
-                at += 5
-                named.append((w.axis, y1))
-                if not w.branch:
-                    sketch.run((s, w.source), x)
-                    sketch.marks.extend(glyphs.node(x, y0, self.theme))
-                    sketch.blocks.append((x - 6, y0 - 6, x + 7, y0 + 6))
-            finish = at + (curve_width(y1 - y0) if abs(y1 - y0) > 1e-9 else 0.0)
-            stop = max(stop, finish)
-            pens[w.slot] = (-1 - w.slot, plan.index) if w.branch else (s, w.source)
-            if w.branch:
-                sketch.wires.append(sketch.curve(at, y0, finish, y1, level))
-                sketch.start(pens[w.slot], finish, y1, level)
-            else:
-                sketch.bend(pens[w.slot], at, finish, y1)
-        for k, p in plan.operation.fixed:
-            pen = sketch.run((plan.operands[k], p), x + 4)
-            sketch.marks.append(glyphs.dot(pen.x, pen.y, self.theme.level(level)[0]))
-        self.x = stop
-        if named:
-            self._label_axes(named, region)
-        return pens
-
-    def _label_axes(self, named: list[tuple[str, float]], region: RegionSpec) -> None:
-        """Labels of the axes that leave an index map."""
-        theme = self.theme
-        symbols = {p.axis: p for p in region.partitions}
-        for axis, y in named:
-            p = symbols.get(axis)
-            text = p.symbol if p else math(axis)
-            fill = theme.ink if p is None else theme.group if p.kind == "group" else theme.stream
-            places = _places(text, theme.text_axis, self.x, self.x + 20, y)
-            self.sketch.texts.append(Label(text, theme.text_axis, fill, places))
-        self.x += 20
-
-    def _reads(self, plan: ColumnPlan, spec: ColumnSpec) -> list[dict[int, bool]]:
-        out: list[dict[int, bool]] = []
-        seen: dict[str, int] = {}
-        for s in plan.operands:
-            name = self.plan.array[s]
-            mine = [o for o in spec.operands if o.array == name]
-            read = mine[min(seen.get(name, 0), len(mine) - 1)]
-            seen[name] = seen.get(name, 0) + 1
-            out.append({p: p in read.shifted for p in range(len(read.axes))})
-        return out
-
-    def _joins(self, plan: ColumnPlan, level: int, pens: dict[int, Key], late: bool) -> None:
-        """Shared axes run into the first operand's wire, at dots, one after another."""
-        sketch = self.sketch
-        colour = self.theme.level(level)[0]
-        stop = self.x
-        mine = [j for j in plan.operation.joins if (j[0] in plan.operation.late) == late]
-        joins = sorted(mine, key=lambda j: (j[0] < j[1], j[0] if j[0] > j[1] else -j[0]))
-        for n, (a, b) in enumerate(joins):
-            at = self.x + 2 + STAGGER * n
-            pen = sketch.pens[pens[a]]
-            y0, y1 = pen.y, self._y(plan.slots[b])
-            finish = at + curve_width(y1 - y0)
-            if abs(y0 - self._y(plan.slots[a])) > 1e-9:  # straight from the original
-                sketch.marks.append(glyphs.dot(at, y0, colour))
-                pen.x = at
-            pen = sketch.run(pens[a], at)
-            sketch.wires.append(sketch.curve(at, y0, finish, y1, pen.level))
-            sketch.end(pens[a])
-            sketch.marks.append(glyphs.dot(finish, y1, colour))
-            stop = max(stop, finish + 4)
-        self.x = stop
-
     def _body(self, plan: ColumnPlan, spec: ColumnSpec, level: int, pens: dict[int, Key]) -> None:
         """The operation itself, from its first function to where the result leaves."""
         op = plan.operation
         kept = [have for have, _ in op.result if have >= 0]
         low = max(kept, key=lambda k: self._y(plan.slots[k])) if kept else op.result[0][1]
+        if spec.first:
+            self._cups(plan, replace(spec, factor=""), level, pens, frozenset(spec.first))
+            self.x += 2
         if spec.before:
             at = op.ends[-1] if op.ends else op.cups[0][0] if op.cups else low
             self.x = self._named(spec.before, self.x + 2, self._y(plan.slots[at]))
@@ -297,12 +96,15 @@ class Drafter:
             beside = [have for axis, (have, _) in zip(spec.axes, op.result, strict=True) if axis not in spec.works]
             if spec.state and beside and min(beside) >= 0:
                 self._state(spec.state, self.x - 17, max(self._y(plan.slots[k]) for k in beside))
+        elif spec.loop is not None:
+            self._loop(plan, spec, spec.loop, level, pens, low)
         elif spec.glyph in ("elementwise", "add", "max", "box") and not op.ends and not op.cups and spec.reduction:
             bold = spec.glyph in ("add", "max")
             self.x = self._named(spec.reduction, self.x + 4, self._y(plan.slots[low]), bold)
-        self._boxes(plan, spec, pens)
+        if spec.loop is None:
+            self._boxes(plan, spec, pens)
         inner = self.x
-        tip = self._cups(plan, spec, level, pens)
+        tip = self._cups(plan, spec, level, pens, frozenset(spec.over) - frozenset(spec.first))
         late = any(a in op.late for a, _ in op.joins)
         if spec.state and spec.glyph not in ("softmax", "norm") and self._state_within(plan, spec):
             room = self._state_room(spec)
@@ -319,8 +121,38 @@ class Drafter:
             self.x += 25
         if spec.after:
             self.x = self._named(spec.after, self.x + 4, self._y(plan.slots[low]))
-        start = self.x if late or spec.mask or spec.after else inner + self._clear(plan, inner, tip)
+        pointed = bool(spec.factor and op.cups)
+        start = self.x if late or spec.mask or spec.after or pointed else inner + self._clear(plan, inner, tip)
         self._leave(plan, level, pens, start, inner)
+
+    def _loop(
+        self, plan: ColumnPlan, spec: ColumnSpec, loop: LoopSpec, level: int, pens: dict[int, Key], low: int
+    ) -> None:
+        """A recurrence: its operation in a bracket, back along which the value before each element runs."""
+        theme, size = self.theme, self.theme.text_block
+        arrow = rf"${{}}\gets {maths_name(loop.axis)}$" if loop.backward else rf"${maths_name(loop.axis)}\to {{}}$"
+        room = width(arrow, size)
+        start = self.x + 6
+        self.x = start + 4
+        inside = self.x
+        self._boxes(plan, replace(spec, reduction=loop.inner), pens)
+        if spec.reduction:
+            self.x = max(self.x, self._named(spec.reduction, inside + 4, self._y(plan.slots[low])))
+        stop = max(self.x + 4, start + room + 44)
+        at = dict(zip(spec.axes, (have if have >= 0 else leave for have, leave in plan.operation.result), strict=True))
+        rows = sorted(self._y(plan.slots[slot]) for slot in at.values())
+        here = {axis for axis, (have, _) in zip(spec.axes, plan.operation.result, strict=True) if have >= 0}
+        kept = sorted(self._y(plan.slots[at[axis]]) for axis in here - {loop.axis}) or rows
+        y = rows[0] - 15.0
+        middle = (start + stop) / 2 + 4
+        gap = middle - room / 2 - 4, middle + room / 2 + 4
+        colour, weight = theme.level(level)
+        low_end = max([*kept, *(self._y(plan.slots[slot]) for slot in plan.operation.ends)])
+        self.sketch.marks.extend(glyphs.loop(start, stop, y, kept, low_end, gap, colour, weight))
+        self.sketch.texts.append(Label(arrow, size, theme.ink, ((middle, y + 0.3 * size, "middle"),)))
+        self.sketch.blocks.append((start - 1, y - 5, stop + 1, y + 5))
+        self.sketch.gaps.append((start, y - 7, stop, y + 5))
+        self.x = stop + 6
 
     def _clear(self, plan: ColumnPlan, start: float, tip: float) -> float:
         """How far after the start of the cups the wires that change rows must begin, to keep off the cups."""
@@ -350,7 +182,7 @@ class Drafter:
         for axis in (a for a in spec.works if a in read):
             x, y = self.x + 8, self._y(plan.slots[plan.operation.slot(axis)])
             if spec.glyph == "softmax":
-                self.sketch.marks.extend(glyphs.triangle(x, y, self.theme))
+                self.sketch.marks.extend(glyphs.triangle(x, y, self.theme, 11.0 if len(spec.works) == 1 else 9.0))
             else:
                 self.sketch.marks.extend(glyphs.norm(x, y, self.theme, spec.reduction == "centred"))
             self.sketch.blocks.append((x - 1, y - 12, x + 17, y + 12))
@@ -388,24 +220,29 @@ class Drafter:
             end = x + w + 2
         self.x = end
 
-    def _cups(self, plan: ColumnPlan, spec: ColumnSpec, level: int, pens: dict[int, Key]) -> float:
-        """Contracted wires meet; the factor stands on an arrow at the tip. Returns how far the cups reach."""
+    def _cups(
+        self, plan: ColumnPlan, spec: ColumnSpec, level: int, pens: dict[int, Key], axes: frozenset[str]
+    ) -> float:
+        """Contracted ``axes`` meet; the factor stands on an arrow at the tip. Returns how far the cups reach."""
         sketch, theme = self.sketch, self.theme
         colour, weight = theme.level(level)
         start = self.x
-        for slot in (slot for pair in plan.operation.cups for slot in pair):
+        axis = {w.slot: w.axis for w in plan.operation.wires}
+        cups = [pair for pair in plan.operation.cups if axis[pair[0]] in axes]
+        for slot in (slot for pair in cups for slot in pair):
             sketch.run(pens[slot], start)
             sketch.end(pens[slot])
-        arcs, reach = glyphs.cups(start, self._spans(plan), colour, weight)
+        spans = [(self._y(plan.slots[a]), self._y(plan.slots[b])) for a, b in cups]
+        arcs, reach = glyphs.cups(start, spans, colour, weight)
         sketch.wires.extend(arcs)
         self.x = start + reach
-        if plan.operation.cups and spec.factor:
+        if cups and spec.factor:
             x, size = self.x, theme.text_small + 0.5
-            y = sum(self._y(plan.slots[s]) for s in plan.operation.cups[-1]) / 2
+            y = sum(spans[-1]) / 2
             shaft, head = glyphs.arrow(x, x + 16, y, colour, weight)
             sketch.wires.append(shaft)
             sketch.marks.append(head)
-            places = ((x + 3, y - 4.5, "start"), (x + 3, y + 11, "start"))
+            places = ((x + 3, y - 4.5, "start"), (x + 3, y + 11, "start"), (x + 19, y + 3, "start"))
             sketch.texts.append(Label(spec.factor, size, theme.ink, places))
             self.x += max(16.0, width(spec.factor, size) + 2) + 2
         return reach
@@ -418,7 +255,10 @@ class Drafter:
         for k, (have, leave) in enumerate(op.result):
             y1 = self._y(plan.slots[leave])
             if have < 0:
-                sketch.start((plan.result, k), inner, y1, level)
+                taken = any(h == leave != moved for h, moved in op.result)  # by a wire that leaves this row
+                sketch.start((plan.result, k), stop if taken else inner, y1, level)
+                if taken:
+                    sketch.marks.append(glyphs.dot(stop, y1, self.theme.level(level)[0]))
                 continue
             key = pens[have]
             if have != leave:
@@ -441,12 +281,3 @@ class Drafter:
         self.sketch.texts.append(Label(name, size, theme.ink, ((x + 8 + w / 2, y - 4.2, "middle"),), bold=bold))
         self.sketch.blocks.append((x, middle - 4, x + 16 + w, middle + 3))
         return x + 16 + w + 4
-
-
-def _places(text: str, size: float, x0: float, x1: float, y: float) -> tuple[tuple[float, float, str], ...]:
-    """Above the wire: in the middle first, then to the sides, then below it."""
-    _, height, depth = extent(text, size)
-    middle = (x0 + x1) / 2
-    steps = (0.0, -4.0, 4.0, -8.0, 8.0, 12.0, 16.0)
-    up, down = y - max(3.6, depth + 2.2), y + height + 3.0
-    return tuple((middle + dx, v, "middle") for v in (up, down) for dx in steps)

@@ -126,7 +126,7 @@ def _separators(sketch: Sketch, theme: Theme) -> list[Primitive]:
     curves = [box for w in sketch.wires for box in labels.strokes([w])]
     out: list[Primitive] = []
     for y in sorted(pieces):
-        cuts = sorted((c[0] - 5.0, c[2] + 5.0) for c in curves if c[1] - 3 < y < c[3] + 3)
+        cuts = sorted((c[0] - 5.0, c[2] + 5.0) for c in (*curves, *sketch.gaps) if c[1] - 3 < y < c[3] + 3)
         for a, b in _joined(pieces[y]):
             for lo, hi in (*cuts, (b, b)):
                 if hi <= a or lo > b:
@@ -238,6 +238,9 @@ def _heading(d: _Drawn, x: float, y: float, lettered: bool, theme: Theme) -> lis
     return out
 
 
+_MARKS = {"level": 26.0, "dash": 26.0, "loop": 26.0, "gather": 22.0, "state": 11.0}  # widths of a legend's signs
+
+
 def _legend(spec: FigureSpec, y: float, total: float, theme: Theme, items: list[Primitive], dashed: bool) -> float:
     """The key, and a last line with the sizes assumed; both broken where they are too long."""
     size = theme.text_block
@@ -252,13 +255,17 @@ def _legend(spec: FigureSpec, y: float, total: float, theme: Theme, items: list[
         entries.append(("filled", "in every stream step"))
     if any(c.state for p in spec.panels for c in p.columns):
         entries.append(("state", "state kept from step to step"))
+    if any(c.loop for p in spec.panels for c in p.columns):
+        entries.append(("loop", "recurrence: the value before returns"))
+    if any(o.gathered for p in spec.panels for c in p.columns for o in c.operands):
+        entries.append(("gather", "gather: read where another array says"))
     if dashed:
         entries.append(("dash", "separates arrays"))
     out: list[Primitive] = []
     x = MARGIN
     y += 8
     for kind, text in entries:
-        mark = 26.0 if kind.startswith("level") or kind == "dash" else 11.0 if kind == "state" else 8.0
+        mark = _MARKS.get(kind.rstrip("0123456789"), 8.0)
         w = mark + 5 + width(text, size) + 18
         if x + w - 18 > total + MARGIN and x > MARGIN:
             x, y = MARGIN, y + 15
@@ -267,6 +274,11 @@ def _legend(spec: FigureSpec, y: float, total: float, theme: Theme, items: list[
             out.append(Line((x, y), (x + mark, y), colour, weight))
         elif kind == "dash":
             out.append(Line((x, y), (x + mark, y), theme.ink, 1.4, (6.5, 5.0)))
+        elif kind == "loop":
+            loop = glyphs.loop(x + 3, x + 23, y - 4.5, (y + 3.5,), y + 3.5, (x + 14, x + 15), *theme.level(1))
+            out.extend((Line((x, y + 3.5), (x + 26, y + 3.5), *theme.level(1)), *loop))
+        elif kind == "gather":
+            out.extend((Line((x, y), (x + 22, y), *theme.level(1)), *glyphs.gather(x + 10, y, theme, 5.0)))
         elif kind == "state":
             out.extend(glyphs.state(x + 6, y, replace(theme, plate=theme.paper)))
         else:

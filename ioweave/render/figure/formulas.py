@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ioweave.derive.counting.terms import At, Factor, Product
+from ioweave.derive.counting.terms import At, Factor, Gathered, Product
 from ioweave.diagrams.boxes import base_name
 from ioweave.render.figure.names import maths_name
+
+MIN = r"\min("
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,12 @@ def product(p: Product, symbols: Symbols) -> tuple[int, str]:
     ratios: list[str] = []
     coefficient = p.coefficient
     for f in p.factors:
+        if isinstance(f, Gathered):
+            plain.append(_gathered(f, symbols))
+            if f.kind == "swept":
+                numbers = [(maths_name(base_name(a)), symbols.tile(a, at)) for a, at in f.places]
+                ratios += [f"{name}/{tile}" for name, tile in numbers if tile is not None]
+            continue
         name = maths_name(base_name(f.axis))
         tile = symbols.tile(f.axis, f.at)
         if f.kind == "size" or (f.kind == "swept" and _is_bare(f)):
@@ -45,6 +53,21 @@ def product(p: Product, symbols: Symbols) -> tuple[int, str]:
             head = f"{f.scale if f.scale != 1 else ''}{name}"
             plain.append((symbols.rank(f.axis), rf"({head}+({more})\,{name}/{tile})" if more else head))
     return coefficient, _joined([t for _, t in sorted(plain, key=lambda i: i[0])], ratios)
+
+
+def _gathered(f: Gathered, symbols: Symbols) -> tuple[tuple[int, str], str]:
+    """What a lookup may touch on a tile, and its rank: a product of extents, or as much as there is."""
+    extents = []
+    for extent, kind, by in f.parts:
+        _, text = product(Product(1, (extent,)), symbols)
+        extents.append(rf"\lceil {text}/{by}\rceil" if kind == "quotient" else text)
+        if kind == "remainder":
+            extents[-1] = rf"\min({text},{by})"
+    rank = min((symbols.rank(extent.axis) for extent, _, _ in f.parts), default=(0, ""))
+    most = _joined(extents, [])
+    if len(extents) == 1 and most.startswith("(") and most.endswith(")"):
+        most = most[1:-1]
+    return rank, f"{MIN}{most},{f.limit})"
 
 
 def _is_bare(f: Factor) -> bool:
@@ -69,14 +92,14 @@ def _window(tile: str, f: Factor, symbols: Symbols) -> str:
 
 def _joined(names: list[str], ratios: list[str]) -> str:
     """Factors side by side, powers gathered, numbers of tiles behind a dot."""
-    powers: dict[str, int] = {}
+    powers: dict[str, int] = {}  # a minimum stands apart from what follows
     for n in names:
         powers[n] = powers.get(n, 0) + 1
     out = ""
     for n, k in powers.items():
         piece = n if k == 1 else f"{n}^{k}"
         wide = len(n) > 1 and not n.startswith("(")
-        if out and (wide or out.endswith("}")):
+        if out and (wide or out.endswith("}") or MIN in out.rpartition(r"\,")[2]):
             out += r"\,"
         out += piece
     tail = rf"\cdot {ratios[0]}" if len(ratios) == 1 else "".join(f"({r})" for r in ratios)
@@ -99,6 +122,6 @@ def written(gathered: Mapping[str, int]) -> tuple[str, ...]:
     terms = []
     for text, c in gathered.items():
         if c:
-            gap = r"\," if text.startswith(r"\text") else ""
+            gap = r"\," if text.startswith("\\") else ""
             terms.append(str(c) if not text else text if c == 1 else f"{c}{gap}{text}")
     return tuple(terms) or ("0",)

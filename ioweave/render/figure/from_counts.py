@@ -41,7 +41,7 @@ from ioweave.render.figure.spec import (
     RowSpec,
 )
 from ioweave.render.figure.tiles import TileNames, partitions, tile_symbols, whole
-from ioweave.render.figure.titles import summary, tiling
+from ioweave.render.figure.titles import enumerated, summary, tiling
 
 MANY_TERMS = 5  # a sum of more terms is shown by its value alone
 
@@ -63,6 +63,7 @@ class _Tally:
     """What one panel comes to."""
 
     transfers: int
+    fewest: int
     memory: int
     flops: int
 
@@ -92,7 +93,7 @@ def figure_spec(
         panels.append(panel)
         tallies.append(tally)
     first = sides[0].levelled
-    footer = _footer(first, values, accumulate, names, notes)
+    footer = _footer(first, values, accumulate, names, (*notes, *_found(tallies)))
     title = first.diagram.doc.strip().splitlines()[0] if first.diagram.doc.strip() else name
     return FigureSpec(name, title, tuple(panels), first.levels, footer)
 
@@ -104,16 +105,28 @@ def _panel(side: Side, counts: Counts, names: TileNames, before: _Tally | None, 
     for placed, counted in zip(counts.placed, counts.regions, strict=True):
         sketch.add(placed, counted)
     in_bytes = any(c.memory.values is None for c in counts.regions)
-    tally = _Tally(counts.transfers.bytes, counts.memory, counts.flops.total)
+    tally = _Tally(counts.transfers.bytes, counts.transfers.fewest[1], counts.memory, counts.flops.total)
     upper, lower = levelled.levels[0], levelled.levels[-1]
+    most = _at_most if tally.fewest < tally.transfers else _bytes
     rows = (
-        _row("$H$", f"{upper}–{lower} bytes", sketch.h, tally.transfers, before.transfers if before else None, _bytes),
+        _row("$H$", f"{upper}–{lower} bytes", sketch.h, tally.transfers, before.transfers if before else None, most),
         _row("$M$", f"{'bytes' if in_bytes else 'live'} in {lower}", sketch.m, tally.memory, None, _bytes, "peak"),
         _row("$F$", "FLOPs", sketch.f, tally.flops, before.flops if before else None, format_count),
     )
     title = side.title or summary(levelled, len(counts.regions) - len(levelled.regions), same and side.searched)
     arrays, columns, regions = tuple(sketch.arrays), tuple(sketch.columns), tuple(sketch.regions)
     return PanelSpec(title, arrays, columns, regions, rows, tiling(levelled, side.searched)), tally
+
+
+def _found(tallies: Sequence[_Tally]) -> tuple[str, ...]:
+    """Between what H lies where arrays of positions say what is read; nothing where that is known."""
+    if all(t.fewest == t.transfers for t in tallies):
+        return ()
+    ranges = [" to ".join(dict.fromkeys((_bytes(t.fewest), _bytes(t.transfers)))) for t in tallies]
+    if len(set(ranges)) > 1:
+        ranges = [f"{text} in ({'abcdefgh'[k]})" for k, text in enumerate(ranges)]
+    ranges = list(dict.fromkeys(ranges))
+    return (f"by what gathers find, $H$ is {' and '.join(ranges)}",)
 
 
 def pair_spec(
@@ -143,6 +156,11 @@ def _row(
 
 def _bytes(n: int) -> str:
     return format_bytes(n).replace(".0 ", " ")
+
+
+def _at_most(n: int) -> str:
+    """What is moved where it is not known which elements are the same."""
+    return f"≤ {_bytes(n)}"
 
 
 def _change(before: int, after: int, plain: str) -> tuple[str, bool]:
@@ -300,7 +318,7 @@ def _states(placed: Placed, line: str, boxes: Sequence[str]) -> str:
     parts = dict.fromkeys(n.removeprefix(f"{line}.") for n in mine)
     if set(parts) <= {line, "acc"}:
         return math(line) if parts else ""
-    return ", ".join(_sign(p) for p in parts)
+    return ", ".join(math(p) if p == line else _sign(p) for p in parts)
 
 
 def _sign(part: str) -> str:
@@ -415,6 +433,6 @@ def _footer(
     parts = [f"${' = '.join(maths_name(a) for a in group)} = {size}$" for size, group in by_size.items()]
     parts.extend(names.listing([d.name for d in levelled.diagram.definitions] + [PART]))
     dtypes = dict.fromkeys(i.dtype for i in levelled.diagram.inputs)
-    kinds = " and ".join(dtypes) + " inputs" + (", sums held in fp32" if accumulate == "fp32" else "")
+    kinds = enumerated(tuple(dtypes)) + " inputs" + (", sums held in fp32" if accumulate == "fp32" else "")
     tail = [kinds, *notes, "formulas where tiles divide", "the ports of one array are one term of $H$"]
     return ", ".join(parts) + "; " + "; ".join(tail) + "."

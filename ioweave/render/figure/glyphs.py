@@ -8,11 +8,13 @@ from ioweave.render.figure.primitives import Circle, Cubic, Line, Polygon, Primi
 from ioweave.render.figure.theme import Theme
 
 KAPPA = 0.5523
+GATHER = 7.0  # half the height of a gather's pentagon
+Interval = tuple[float, float]
 
 
-def triangle(x: float, y: float, theme: Theme) -> list[Primitive]:
-    """Softmax: a hollow triangle with its apex to the left, 14 wide, starting at ``x``."""
-    return [Polygon(((x, y), (x + 14, y - 11), (x + 14, y + 11)), theme.box, theme.ink, 1.3)]
+def triangle(x: float, y: float, theme: Theme, half: float = 11.0) -> list[Primitive]:
+    """Softmax: a hollow triangle with its apex to the left, 14 wide and ``2 * half`` high, starting at ``x``."""
+    return [Polygon(((x, y), (x + 14, y - half), (x + 14, y + half)), theme.box, theme.ink, 1.3)]
 
 
 def norm(x: float, y: float, theme: Theme, centred: bool) -> list[Primitive]:
@@ -40,6 +42,34 @@ def node(x: float, y: float, theme: Theme) -> list[Primitive]:
     r = 4.4
     points = ((x - r, y - r), (x + 1, y - r), (x + r + 1, y), (x + 1, y + r), (x - r, y + r))
     return [Polygon(points, theme.box, theme.ink, 1.0)]
+
+
+def gather(x: float, y: float, theme: Theme, r: float = GATHER) -> list[Primitive]:
+    """A gather: a pentagon, pointed to the right, at which the wires of the positions end; from x - 7 to x + 9."""
+    points = ((x - r, y - r), (x + 2, y - r), (x + r + 2, y), (x + 2, y + r), (x - r, y + r))
+    return [Polygon(points, theme.box, theme.ink, 1.2)]
+
+
+def loop(
+    x0: float, x1: float, y: float, rows: Sequence[float], low: float, gap: Interval, colour: str, weight: float
+) -> list[Primitive]:
+    """A recurrence: a bracket over the rows from ``x0`` to ``x1``, along which a value returns from right to left.
+
+    Its rule at ``y`` is broken at ``gap``; it leaves and enters each of ``rows`` at a dot, and ends at ``low``.
+    """
+    r = 6.0
+    k = r * (1 - KAPPA)
+    tip = x0 + r + 1
+    return [
+        Cubic(((x1, y + r), (x1, y + k), (x1 - k, y), (x1 - r, y)), colour, weight),
+        Cubic(((x0 + r, y), (x0 + k, y), (x0, y + k), (x0, y + r)), colour, weight),
+        Line((x1, y + r), (x1, low), colour, weight),
+        Line((x0, y + r), (x0, low), colour, weight),
+        Line((x0 + r, y), (gap[0], y), colour, weight),
+        Line((gap[1], y), (x1 - r, y), colour, weight),
+        Polygon(((tip, y), (tip + 6, y - 3.2), (tip + 4.6, y), (tip + 6, y + 3.2)), colour),
+        *(dot(x, row, colour) for row in rows for x in (x0, x1)),
+    ]
 
 
 def dot(x: float, y: float, colour: str) -> Primitive:

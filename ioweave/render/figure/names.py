@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from ioweave.render.figure.typeset import GREEK, GREEK_TAIL
+
 POINT = "."  # the axis of a single value: an array without axes, or one read at a fixed position
+
+
+LETTERS = frozenset((*GREEK, *GREEK_TAIL))
 
 
 def maths_name(name: str) -> str:
@@ -12,7 +17,7 @@ def maths_name(name: str) -> str:
     stem, _, tail = base.partition("_")
     if (len(stem) > 1 and len(tail) > 1) or "_" in tail:  # a name of words is no index
         stem, tail = base, ""
-    core = stem if len(stem) == 1 else rf"\text{{{stem}}}" if stem else ""
+    core = stem if len(stem) == 1 else rf"\{stem}" if stem in LETTERS else rf"\text{{{stem}}}" if stem else ""
     if not stem:
         core, tail = rf"\text{{{base}}}", ""
     stem_digits = stem.rstrip("0123456789")

@@ -15,6 +15,8 @@ from itertools import permutations
 from ioweave.render.figure.names import POINT
 from ioweave.render.figure.spec import ColumnSpec, OperandSpec
 
+FED = ""  # the axis of a wire that ends where it says what is read
+
 
 @dataclass(frozen=True, slots=True)
 class Wire:
@@ -38,7 +40,8 @@ class Operation:
     lower): contracted; ``ends``: removed axes with one carrier, which end in a box; ``fixed``:
     (operand, dimension) read at one position; ``late`` the slots of the joins that come after the
     operation; ``result``: for each axis of the result the slot it
-    leaves from and the slot it leaves at, -1 where it starts inside.
+    leaves from and the slot it leaves at, -1 where it starts inside; ``feeds`` (slot, operand, dimension):
+    a wire of an array of positions ends at the dimension that is read there.
     """
 
     counts: tuple[int, ...]
@@ -49,6 +52,7 @@ class Operation:
     fixed: tuple[tuple[int, int], ...]
     late: frozenset[int]
     result: tuple[tuple[int, int], ...]
+    feeds: tuple[tuple[int, int, int], ...] = ()
 
     def slot(self, axis: str) -> int:
         """The slot on which ``axis`` runs after the joins; KeyError if no operand has it."""
@@ -64,7 +68,7 @@ def plan_operation(column: ColumnSpec, operands: Sequence[OperandSpec]) -> Opera
     over = set(column.over)
     carriers: dict[str, list[int]] = {}
     for k, operand in enumerate(operands):
-        for axis in dict.fromkeys(a for dim in operand.axes for a in dim):
+        for axis in dict.fromkeys(a for dim in operand.axes for a in dim if operand.feeds is None):
             carriers.setdefault(axis, []).append(k)
     upper = {a: ks for a, ks in carriers.items() if a in over and len(ks) >= 2}
     orders = _nests(upper, operands)
@@ -72,8 +76,17 @@ def plan_operation(column: ColumnSpec, operands: Sequence[OperandSpec]) -> Opera
     wires: list[Wire] = []
     counts: list[int] = []
     fixed: list[tuple[int, int]] = []
+    feeds: list[tuple[int, int, int]] = []
+    place = {o.key: k for k, o in enumerate(operands)}
     base = 0
     for k, operand in enumerate(operands):
+        if operand.feeds is not None:
+            key, dimension = operand.feeds
+            feeds.extend((base + p, place[key], dimension) for p in range(len(operand.axes)))
+            wires.extend(Wire(k, p, FED, base + p, False) for p in range(len(operand.axes)))
+            counts.append(len(operand.axes))
+            base += counts[-1]
+            continue
         seen: list[tuple[int, str, bool]] = []
         loose = len(operand.axes) - 1 if not any(operand.axes) else -1
         for p, dim in enumerate(operand.axes):
@@ -95,10 +108,12 @@ def plan_operation(column: ColumnSpec, operands: Sequence[OperandSpec]) -> Opera
         counts.append(max(len(seen), len(operand.axes)))
         base += counts[-1]
 
-    joins, cups, ends = _meet(wires, carriers, over, operands)
-    kept = _kept(wires, joins, over)
+    meeting = [w for w in wires if w.axis != FED]
+    joins, cups, ends = _meet(meeting, carriers, over, operands)
+    kept = _kept(meeting, joins, over)
     late = frozenset(w.slot for w in wires if operands[w.operand].late)
-    return Operation(tuple(counts), tuple(wires), joins, cups, ends, tuple(fixed), late, _leave(column, kept, base))
+    result = _leave(column, kept, base)
+    return Operation(tuple(counts), tuple(wires), joins, cups, ends, tuple(fixed), late, result, tuple(feeds))
 
 
 def _main(ks: list[int], operands: Sequence[OperandSpec]) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from ioweave.render.figure.operation import Operation, plan_operation
-from ioweave.render.figure.spec import PanelSpec, RegionSpec
+from ioweave.render.figure.spec import OperandSpec, PanelSpec, RegionSpec
 from ioweave.render.figure.theme import Theme
 
 LOOSE = 100.0  # a result whose rows are apart by more than this is drawn together
@@ -50,7 +50,8 @@ class Prelude:
 class ColumnPlan:
     """A column: operands (strands, in drawing order), the rows of its slots, and its result.
 
-    ``order`` lists the live strands from top to bottom, operands included, before the operation.
+    ``order`` lists the live strands from top to bottom, operands included, before the operation;
+    ``reads`` says how each operand is read.
     """
 
     index: int
@@ -60,6 +61,7 @@ class ColumnPlan:
     slots: tuple[int, ...]
     result: int
     order: tuple[int, ...]
+    reads: tuple[OperandSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +333,7 @@ def _column(
     result = b.strand(spec.result, rows)
     full_order = (*above, *before, *group, *after, *below)
     prelude = Prelude(prelude.starts, (*prelude.forks, *extra), prelude.shifts)
-    plan = ColumnPlan(c, prelude, tuple(group), operation, tuple(slots), result, full_order)
+    plan = ColumnPlan(c, prelude, tuple(group), operation, tuple(slots), result, full_order, tuple(reads))
     outs = [result] if spec.result in needed else []
     return plan, [*before, *outs, *after]
 

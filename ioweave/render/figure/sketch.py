@@ -51,6 +51,7 @@ class Sketch:
     ports: list[Primitive] = field(default_factory=list)
     texts: list[Label] = field(default_factory=list)
     blocks: list[Extent] = field(default_factory=list)  # where no label may stand
+    gaps: list[Extent] = field(default_factory=list)  # where no separator may run
     zones: list[Zone] = field(default_factory=list)
     pens: dict[Key, Pen] = field(default_factory=dict)
 

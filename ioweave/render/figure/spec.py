@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Direction = Literal["load", "store"]
-Glyph = Literal["contract", "softmax", "norm", "elementwise", "add", "max", "reduce", "box"]
+Glyph = Literal["contract", "softmax", "norm", "elementwise", "add", "max", "reduce", "scan", "box"]
 Partition = Literal["group", "stream"]
 
 
@@ -30,13 +30,31 @@ class OperandSpec:
 
     One axis is a plain wire, several meet in a node (``y + r``), none is a fixed position.
     ``shifted`` marks dimensions whose index is not the bare axis; ``late`` an operand that meets
-    the others after the operation (``... + B``).
+    the others after the operation (``... + B``). ``gathered`` are dimensions read where other operands
+    say; ``feeds`` is set on those: the ``key`` of the operand read there and its dimension. ``maps``
+    has the formula (markup) of dimensions that are quotients or remainders of indices.
     """
 
     array: str
     axes: tuple[tuple[str, ...], ...]
     shifted: tuple[int, ...] = ()
     late: bool = False
+    gathered: tuple[int, ...] = ()
+    maps: tuple[tuple[int, str], ...] = ()
+    key: int = 0
+    feeds: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSpec:
+    """A recurrence along ``axis``, from its first element on or ``backward``.
+
+    ``inner`` are the signs of the reductions in each of its steps.
+    """
+
+    axis: str
+    backward: bool = False
+    inner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +62,12 @@ class ColumnSpec:
     """One line: what it reads, what it makes, and how its operation is drawn.
 
     ``result`` names the array made, ``axes`` its axes in the names of the box; ``over`` are the
-    axes that the operation removes, ``works`` those that it works on and keeps (a softmax's).
-    ``factor`` (markup) stands at the tip of the cup, ``before`` and ``after`` are the names of
-    elementwise functions applied before and after a reduction; ``mask`` draws the mask's square.
-    ``state`` (markup) names what is kept from step to step of a stream.
+    axes that the operation removes (those of ``first`` before its functions), ``works`` those that
+    it works on and keeps (a softmax's). ``factor`` (markup) stands at the tip of the cup, ``before``
+    and ``after`` are the names of elementwise functions applied before and after a reduction;
+    ``mask`` draws the mask's square.
+    ``state`` (markup) names what is kept from step to step of a stream, ``loop`` what a recurrence
+    runs along.
     """
 
     result: str
@@ -56,6 +76,7 @@ class ColumnSpec:
     title: str
     glyph: Glyph
     over: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
     works: tuple[str, ...] = ()
     reduction: str = ""
     factor: str = ""
@@ -63,6 +84,7 @@ class ColumnSpec:
     after: str = ""
     mask: bool = False
     state: str = ""
+    loop: LoopSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,11 @@ def number(n: int) -> str:
     return WORDS[n] if n < len(WORDS) else str(n)
 
 
+def enumerated(words: tuple[str, ...]) -> str:
+    """``a, b and c``."""
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
+
+
 def _named(names: tuple[str, ...]) -> str:
     text = f"${', '.join(maths_name(n) for n in names)}$"
     if len(names) == 1 or width(text, PAPER.text_title) <= LISTED:

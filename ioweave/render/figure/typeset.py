@@ -21,7 +21,7 @@ THIN, MEDIUM, THICK = 3 / 18, 4 / 18, 5 / 18
 
 SYMBOLS = {
     "cdot": "·", "times": "×", "ell": "ℓ", "infty": "∞", "le": "≤", "ge": "≥", "ne": "≠", "sum": "∑", "prod": "∏",
-    "lceil": "⌈", "rceil": "⌉", "lfloor": "⌊", "rfloor": "⌋", "to": "→", "in": "∈", "pm": "±", "div": "÷",
+    "lceil": "⌈", "rceil": "⌉", "lfloor": "⌊", "rfloor": "⌋", "to": "→", "gets": "←", "in": "∈", "pm": "±", "div": "÷",
     "approx": "≈", "surd": "√", "Sigma": "Σ", "Delta": "Δ", "Omega": "Ω", "ldots": "…",
 }  # fmt: skip
 GREEK = (
@@ -32,7 +32,7 @@ GREEK_TAIL = ("sigma", "tau", "upsilon", "phi", "chi", "psi", "omega")
 # first and last letter, and where the plain and the bold alphabet start in Unicode
 SANS = (("A", "Z", 0x1D5A0, 0x1D5D4), ("a", "z", 0x1D5BA, 0x1D5EE), ("0", "9", 0x1D7E2, 0x1D7EC))
 ITALIC = (("A", "Z", 0x1D434, 0x1D468), ("a", "z", 0x1D44E, 0x1D482), ("α", "ω", 0x1D6FC, 0x1D736))
-RELATIONS = frozenset("=<>≤≥≠∈→≈")
+RELATIONS = frozenset("=<>≤≥≠∈→←≈")
 BINARY = frozenset("+−±÷")
 TIGHT = frozenset("·×")
 
@@ -273,9 +273,17 @@ def width(markup: str, size: float, bold: bool = False) -> float:
     return typeset(markup, bold).width * size
 
 
+@lru_cache(maxsize=1)
+def _named() -> dict[str, str]:
+    """Every command that stands for one character."""
+    greek = {name: chr(ord("α") + k) for k, name in enumerate(GREEK)}
+    tail = {name: chr(ord("σ") + k) for k, name in enumerate(GREEK_TAIL)}
+    return {**greek, **tail, **SYMBOLS}
+
+
 def strip(markup: str) -> str:
     """The markup as plain text, for titles and alternative text."""
     out = markup.replace("$", "").replace("\\text", "").replace("\\mathbf", "")
-    for name, char in SYMBOLS.items():
+    for name, char in sorted(_named().items(), key=lambda i: -len(i[0])):
         out = out.replace("\\" + name, char)
     return out.replace("{", "").replace("}", "").replace("\\,", " ").replace("\\;", " ")

@@ -66,13 +66,13 @@ def _cells(row: CascadeRow, v: Verdict) -> list[str]:
 
 def state(v: Verdict, sizes: Mapping[str, int]) -> RenderableType:
     """The state: each array, its dtype, what it starts from, and its values and bytes for one row."""
-    shared = shared_axes(v.state)
+    shared = _shared(v)
     inner = [tuple(base_name(a) for a in s.axes if a not in shared) for s in v.state]
-    counted = v.state_values is not None and all(a in sizes for axes in inner for a in axes)
+    known = v.state_values is not None and all(a in sizes for axes in inner for a in axes)
     runs = _passes(v) if v.passes > 1 else {}
     titles = ["array", "dtype", "from", *(["repair"] if not v.cascade else [])]
     right = ["from"]
-    if counted:
+    if known:
         titles += ["values", "bytes"]
         right += ["values", "bytes"]
     if runs:
@@ -80,19 +80,20 @@ def state(v: Verdict, sizes: Mapping[str, int]) -> RenderableType:
     table = _table(*titles, right=right)
     for s, axes in zip(v.state, inner, strict=True):
         cells = [f"{s.name}[{', '.join(s.axes)}]", s.dtype, s.identity, *([s.repair] if not v.cascade else [])]
-        if counted:
+        if known:
             n = prod(sizes[a] for a in axes)
             cells += [f"{n:,}", f"{size_bytes(n, s.dtype):,}"]
         if runs:
             cells.insert(0, runs.get(s.name, ""))
         table.add_row(*cells)
-    total = _total(v, inner if counted else [], sizes)
+    total = _total(v, inner if known else [], sizes)
     return Group(table, Text(total, style="dim")) if total else table
 
 
-def shared_axes(entries: tuple[StateEntry, ...]) -> tuple[str, ...]:
-    """The axes that every part of a state has, in the order of the first."""
-    return tuple(a for a in entries[0].axes if all(a in s.axes for s in entries)) if entries else ()
+def shared_axes(entries: tuple[StateEntry, ...], slots: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """The axes that every part of a state has, in the order of the first; ``slots`` of lists are whole."""
+    first = entries[0].axes if entries else ()
+    return tuple(a for a in first if a not in slots and all(a in s.axes for s in entries))
 
 
 def _total(v: Verdict, inner: list[tuple[str, ...]], sizes: Mapping[str, int]) -> str:
@@ -104,10 +105,23 @@ def _total(v: Verdict, inner: list[tuple[str, ...]], sizes: Mapping[str, int]) -
         words = f"{symbolic(inner)} = {words}"
     if v.state_bytes is not None:
         words += f", {format_bytes(v.state_bytes)}"
-    shared = shared_axes(v.state)
-    if not shared:
-        return f"{words} in all"
-    return f"{words} for each {f'row of {shared[0]}' if len(shared) == 1 else '(' + ', '.join(shared) + ')'}"
+    shared = _shared(v)
+    return f"{words} for each row of {shared[0]}" if len(shared) == 1 else f"{words} {_per(shared)}"
+
+
+def counted(v: Verdict) -> str:
+    """``66 values a row``, where the state has been counted."""
+    shared = _shared(v)
+    words = numbered(v.state_values or 0, "value")
+    return f"{words} a row" if len(shared) == 1 else f"{words} {_per(shared)}"
+
+
+def _shared(v: Verdict) -> tuple[str, ...]:
+    return shared_axes(v.state, frozenset(a for a, _ in v.lists))
+
+
+def _per(shared: tuple[str, ...]) -> str:
+    return f"for each ({', '.join(shared)})" if shared else "in all"
 
 
 def symbolic(products: list[tuple[str, ...]]) -> str:

@@ -102,6 +102,9 @@ def formulas(side: Side) -> RenderableType:
         ("M", f.memory, f"{f.unit}, at {memory.column}"),
         ("F", f.flops, "FLOPs"),
     ):
+        fewest, most = side.tally.transfers.fewest[0], side.tally.transfers.values
+        if name == "H" and fewest < most:
+            grid.add_row(name, Text(f"is {fewest:,} to {most:,} values, by what the index holds", style="dim"))
         if formula.text and len(formula_words(formula.text)) <= LONGEST:
             line = Text(("≤ " if formula.bound else "= ") + formula_words(formula.text))
             line.append(f"  {note}" + ("" if f.divides else ", where tiles divide"), style="dim")

@@ -9,10 +9,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ioweave.hierarchy.approximation import Approximation, above
 from ioweave.hierarchy.verdicts import Verdict
 from ioweave.render.report import cascade
+from ioweave.render.report.changes import changes_rows
 from ioweave.render.report.equations import Formula, equations, longest_name
-from ioweave.render.report.words import numbered
+from ioweave.render.report.witness import witness_rows
 
 Row = tuple[str, RenderableType]
 
@@ -26,9 +28,15 @@ def headline(v: Verdict) -> Text:
     words = [
         ways[v.direction] if v.streams else f"{v.passes} {'pass' if v.passes == 1 else 'passes'} {ways[v.direction]}"
     ]
-    words.append("exact over the reals" if v.exact == "reals" else "exact over the casts written")
+    words.append(_exactness(v))
     line.append("  " + ", ".join(words), style="dim")
     return line
+
+
+def _exactness(v: Verdict) -> str:
+    if v.approximation is not None:
+        return f"not exact: within {above(v.approximation.proved)}, proved over the reals"
+    return "exact over the reals" if v.exact == "reals" else "exact over the casts written"
 
 
 def brief(v: Verdict) -> RenderableType:
@@ -36,7 +44,7 @@ def brief(v: Verdict) -> RenderableType:
     lines: list[Text] = []
     if v.state:
         held = ", ".join(f"{s.name}[{', '.join(s.axes)}] {s.dtype}{_repair(s.repair)}" for s in v.state)
-        size = f"; {numbered(v.state_values, 'value')} a row" if v.state_values is not None else ""
+        size = f"; {cascade.counted(v)}" if v.state_values is not None else ""
         lines.append(Text(f"state {held}{size}"))
     if v.refusal:
         lines.append(Text(v.refusal))
@@ -61,17 +69,38 @@ def full(v: Verdict, sizes: Mapping[str, int] | None = None) -> RenderableType:
 def _answer(v: Verdict) -> Iterator[Row]:
     if v.refusal:
         yield from _listed("because", v.refusal.split("; "))
-    if v.nearest:
-        yield "nearest", Text(v.nearest)
+    yield from changes_rows(v)
     if v.least:
         yield "least", Text(v.least)
+    yield from witness_rows(v)
+    if v.directed:
+        yield "direction", Text(v.directed)
+    if v.approximation is not None:
+        yield from _approximation(v.approximation)
+
+
+def _approximation(a: Approximation) -> Iterator[Row]:
+    """What was replaced by what, the error proved and the largest one seen."""
+    for k, f in enumerate(a.functions):
+        lo, hi = f.interval
+        kind = "relative" if f.relative else "absolute"
+        yield (
+            "in place of" if k == 0 else "",
+            Text(
+                f"{f.function} in {f.line}: a polynomial of degree {f.degree} in {f.weight}, which is in "
+                f"[{lo:.6g}, {hi:.6g}]; its {kind} error is proved to be at most {above(f.error)}"
+            ),
+        )
+        yield "", Formula(f.equation)
+    yield from ((("error" if k == 0 else ""), Formula(s)) for k, s in enumerate(a.statements))
+    yield "", Text(f"asked for {a.asked:g}; the largest of {a.runs} executions is {a.observed:.1e}")
 
 
 def _tables(v: Verdict, sizes: Mapping[str, int]) -> Iterator[Row]:
     if v.cascade:
         yield "cascade", cascade.Cascade(v)
     if v.state:
-        yield "state", cascade.state(v, sizes)
+        yield "state", cascade.state(v, {**sizes, **dict(v.lists)})
     if v.kept:
         yield "kept", Text(f"{', '.join(v.kept)} between the passes")
 
@@ -79,7 +108,8 @@ def _tables(v: Verdict, sizes: Mapping[str, int]) -> Iterator[Row]:
 def _stages(v: Verdict) -> Iterator[Row]:
     """Head, then body, tail and merge of each pass, as blocks of equations that are all aligned."""
     starts = {f"{s.name} = {s.identity}" for s in v.state}
-    merge = v.merge.split("; ") if v.merge and " = " in v.merge else []
+    joins = v.merge.split("; ") if v.merge and " = " in v.merge else []
+    merge = [line for line in joins if " = " in line]
     body, tail, merged = _by_pass(v.body), _by_pass(v.tail), _by_pass(merge)
     blocks: list[tuple[str, Sequence[str]]] = [("head", [line for line in v.head if line not in starts])]
     for run in dict.fromkeys((*body, *tail, *merged)):
@@ -92,12 +122,17 @@ def _stages(v: Verdict) -> Iterator[Row]:
         if label == "head" and v.state:
             parts.append(Formula(", ".join(line for line in v.head if line in starts), 0))
         if label == last:
+            parts += [Text(line) for line in joins if " = " not in line]
             order = "any order" if v.commutative else "the order of the axis"
             parts.append(Text(f"associative: pieces may be merged in {order}", style="dim"))
         if parts:
             yield label, Group(*parts)
     if v.merge and not merge:
         yield "merge", Text(v.merge)
+    if v.opposite:
+        yield "other way", equations(v.opposite, longest_name([v.opposite]))
+    if v.chunked:
+        yield "chunked", Group(*(Formula(line) for line in v.chunked))
 
 
 def _by_pass(lines: Sequence[str]) -> dict[str, list[str]]:
@@ -124,6 +159,8 @@ def _evidence(v: Verdict) -> Iterator[Row]:
         yield "plans", cascade.plans(v)
     if v.trials:
         yield "trials", cascade.trials(v.trials)
+    if v.least_note:
+        yield "minimum", Text(v.least_note)
 
 
 def _listed(label: str, lines: Sequence[str], style: str = "") -> Iterator[Row]:
