@@ -89,11 +89,12 @@ def _card(e: Entry) -> str:
 
 @cache
 def _verdicts(name: str) -> str:
-    """The verdict on every axis that is reduced over."""
+    """The verdict on every axis that is reduced over, or walked by a scan."""
     diagram = load(name)
     opened = open_diagram(diagram)
-    found = (prove(opened, a, diagram.values()) for a in dict.fromkeys(a for b in opened.boxes for a in b.over))
-    return ", ".join(f"`{v.axis}` {v.verdict}" for v in found)
+    axes = dict.fromkeys(a for b in opened.boxes for a in (*b.over, *((b.scan.axis,) if b.scan is not None else ())))
+    found = (prove(opened, a, diagram.values(), definitions=diagram.definitions) for a in axes)
+    return ", ".join(f"`{v.axis}` {v.verdict}" for v in found) or "no axis is reduced over"
 
 
 def _report_keys() -> str:
