@@ -31,6 +31,7 @@ from ioweave.diagrams.expressions import (
     Number,
     Read,
     Reduce,
+    Scan,
     Size,
     children,
     free_axes,
@@ -175,6 +176,8 @@ def inline(diagram: Diagram, random: Random, reducing: bool = False) -> Iterator
         has = any(isinstance(n, Reduce | Composite) for n in walk(line.expr))
         if line.name in diagram.outputs or line.dtype or not 1 <= len(mine) <= 2 or has != reducing:
             continue
+        if any(isinstance(n, Scan) or (isinstance(n, Reduce) and n.into) for n in walk(line.expr)):
+            continue  # lines of their own by the notation
         if not all(can_substitute(line, r) for r in mine):
             continue
 
@@ -293,7 +296,9 @@ def renamed(case: Case, random: Random) -> Case:
     names = dict(zip(old, random.sample(sorted(set(pool) - set(old)), len(old)), strict=True))
 
     def form(f: Affine) -> Affine:
-        return Affine.make({names[a]: c for a, c in f.axes}, {names[s]: c for s, c in f.sizes}, f.offset)
+        return Affine.make(
+            {names[a]: c for a, c in f.axes}, {names[s]: c for s, c in f.sizes}, f.offset, dict(f.lookups)
+        )
 
     def node(e: Expr) -> Expr:
         match e:
@@ -305,7 +310,11 @@ def renamed(case: Case, random: Random) -> Case:
                 return Size(names[axis])
             case Read(array=array, index=index):
                 return Read(names[array], tuple(form(f) for f in index))
-            case Reduce(axes=axes) | Composite(axes=axes):
+            case Scan(axis=axis):
+                return replace(e, axis=names[axis])
+            case Reduce(axes=axes, into=into):
+                return replace(e, axes=tuple(names[a] for a in axes), into=into and names[into])
+            case Composite(axes=axes):
                 return replace(e, axes=tuple(names[a] for a in axes))
         return e
 

@@ -25,8 +25,10 @@ STAGES = {
     "counting": 3,
     "bounds": 4,
     "execution": 4,
-    "certificate": 5,
-    "search": 6,
+    "evidence": 5,
+    "certificate": 6,
+    "changes": 7,
+    "search": 8,
 }
 HEAVY = ("numpy", "scipy", "sympy", "networkx", "ziamath", "resvg_py", "graphviz")
 

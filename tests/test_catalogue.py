@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from first import FIRST
 from ioweave.derive.execution.check import check
 from ioweave.derive.streaming import prove
 from ioweave.diagrams.errors import WeaveError
-from ioweave.diagrams.library import FAMILIES, catalogue_text, entries, entry, load, names
+from ioweave.diagrams.library import FAMILIES, catalogue_text, description, entries, entry, load, names
 from ioweave.diagrams.notation import parse, parse_with_warnings, print_diagram
 from ioweave.diagrams.opening import open_diagram
 
@@ -36,6 +35,8 @@ THEORY: list[tuple[str, str, str, str | None]] = [
     ("prefix_attention", "x", "one-pass", "d + 2"),
     ("sliding_window_attention", "x", "one-pass", "d + 2"),
     ("variable_length_attention", "x", "one-pass", "d + 2"),
+    ("table_masked_attention", "x", "one-pass", "d + 2"),
+    ("block_sparse_attention", "u", "one-pass", "d + 2"),
     # whatever a score is made of, it is a function of one key
     ("alibi_attention", "x", "one-pass", "d + 2"),
     ("pair_bias_attention", "x", "one-pass", "d + 2"),  # the gate waits for the end
@@ -43,11 +44,14 @@ THEORY: list[tuple[str, str, str, str | None]] = [
     ("qk_norm_attention", "x", "one-pass", "d + 2"),  # the gains are data: no bound on the scores
     ("additive_attention", "x", "one-pass", "e + 2"),  # bounded by sum |w|, which is data
     ("l2_attention", "x", "one-pass", "d + 2"),  # scores have an upper bound and no lower one: l may underflow
+    ("dropout_attention", "x", "one-pass", "d + 2"),  # what is dropped depends on positions alone
+    ("t5_attention", "x", "one-pass", "d + 2"),
     ("softcap_attention", "x", "one-pass", "d + 1"),  # |s| <= 50, and exp(50) is in range of bf16 and fp32: no m
     ("cosine_attention", "x", "one-pass", "d + 1"),  # |s| <= 10 for unit rows: no m
     ("smoothed_keys_attention", "x", "one-pass", "d + 2"),  # q . mean(k) is one number per row: softmax drops it
     # heads and caches
     ("decode_attention", "x", "one-pass", "d + 2"),
+    ("paged_attention", "x", "one-pass", "d + 2"),
     ("multi_query_attention", "x", "one-pass", "d + 2"),
     ("latent_attention", "x", "one-pass", "e + 2"),
     ("latent_decode", "x", "one-pass", "c + 2"),
@@ -69,7 +73,10 @@ THEORY: list[tuple[str, str, str, str | None]] = [
     ("column_sums", "x", "k-pass(2)", "2"),
     ("column_sums", "q", "one-pass", "1"),  # with a row whole, a sum for each key
     ("squared_weights_attention", "x", "one-pass", "d + 3"),  # second moments: sums of exp(s)^2 and exp(s)^2 v
-    ("quantised_weights_attention", "x", "k-pass(2)", None),  # a new maximum changes rounded terms
+    ("quantised_weights_attention", "x", "one-pass-list(509)", None),  # weights of 1/510 and less are rounded to 0
+    ("thresholded_attention", "x", "one-pass-list(99)", "2 + 99 * (d + 2)"),  # m, l; key, position and row of values
+    ("rounded_weights_attention", "x", "one-pass-list(253)", "2 + 253 * (d + 2)"),  # of 1/254 and less are 0
+    ("offset_weights_attention", "x", "k-pass(2)", None),  # whatever the weight, the offset may round up
     ("attentive_pooling", "x", "one-pass", "2 * d + 2"),  # m, l, and a mean and a spread for each channel
     # no softmax over the pairs
     ("spherical_attention", "x", "one-pass", "d + 1"),  # sum of squares, o[d]
@@ -82,6 +89,39 @@ THEORY: list[tuple[str, str, str, str | None]] = [
     ("attention_free_transformer", "x", "one-pass", "3"),  # a triple for every query and channel
     ("cross_covariance_attention", "x", "one-pass", "d * e + d + e"),  # products and two sums of squares; values are
     ("cross_covariance_attention", "x'", "one-pass", "0"),  # read after them, along an axis of their own
+    # recurrences: the state is the one element before; all of its axes are shared
+    ("recurrent_linear_attention", "t", "one-pass", "1"),
+    ("retention", "t", "one-pass", "1"),
+    ("gated_linear_attention", "t", "one-pass", "1"),
+    ("state_space_duality", "t", "one-pass", "1"),
+    ("selective_state_space", "t", "one-pass", "1"),
+    ("delta_rule", "t", "one-pass", "1"),  # a step multiplies the state by a matrix, identity less an outer product
+    ("gated_delta_rule", "t", "one-pass", "1"),
+    ("weighted_key_value", "t", "one-pass", "2"),  # sums of exp(k) v and of exp(k), both decaying
+    ("minimal_gated_unit", "t", "one-pass", "1"),
+    ("exponential_average", "t", "one-pass", "1"),
+    ("advantage_estimation", "t", "one-pass", "1"),  # backward
+    ("prefix_sum", "x", "one-pass", "1"),
+    ("forgetting_attention", "j", "one-pass", None),  # the triple, and the running sum of gates, which has no query
+    ("stick_breaking_attention", "j", "one-pass", "e + 1"),  # what is left of the stick, o[e]
+    ("contextual_position_attention", "j", "one-pass", "d + 3"),  # the triple, and the sum of later gates
+    ("log_linear_attention", "t", "one-pass-states(log)", None),  # a state for each level
+    ("test_time_training", "t", "one-pass-directed", "1"),  # tanh of the state: maps of a step do not compose
+    ("recurrent_network", "t", "one-pass-directed", "1"),
+    ("delta_former", "j", "unbounded", None),  # every value needs all corrected values before it
+    # selection: keys and positions of the list; what they choose is read after
+    ("topk_attention", "x", "one-pass-list(32)", "2 * k"),
+    ("indexed_sparse_attention", "x", "one-pass-list(256)", "2 * k"),
+    ("block_mixture_attention", "n", "one-pass-list(4)", "2 * k"),
+    ("native_sparse_attention", "n", "one-pass-list(4)", "2 * k + d + 2"),  # and the triple of compressed blocks
+    ("native_sparse_attention", "x", "one-pass", "d + 2"),  # the window alone walks the keys
+    ("router", "e", "one-pass-list(6)", "2 * k"),
+    ("mixture_of_experts", "f", "one-pass", "1"),
+    ("embedding", "t", "one-pass", "0"),
+    ("sparsemax_attention", "x", "unbounded", None),  # the support may be all keys
+    ("entmax_attention", "x", "unbounded", None),
+    ("median", "x", "unbounded", None),
+    ("nucleus_sampling", "v", "unbounded", None),
     # losses
     ("cross_entropy", "v", "one-pass", "3"),  # m, l, the logit of the label
     ("cross_entropy_z_loss", "v", "one-pass", "3"),
@@ -137,7 +177,7 @@ def test_every_entry_says_what_it_is() -> None:
     for e in found:
         assert e.sentence.endswith(".")
         assert len(e.sentence) <= 120, e.name
-        told = ast.get_docstring(ast.parse(catalogue_text(e.name))) or ""
+        told = description(catalogue_text(e.name))
         kinds = [line.split(": ")[0] for line in told.splitlines()[2:]]
         assert kinds in (["Family"], ["Family", "Paper"], ["Family", "Source"]), e.name
         assert told.splitlines()[1] == ""
@@ -180,7 +220,7 @@ def test_the_list_has_families_and_records() -> None:
 def test_the_prover_finds_what_theory_says(name: str, axis: str, verdict: str, state: str | None) -> None:
     diagram = load(name)
     sizes = diagram.values()
-    found = prove(open_diagram(diagram), axis, sizes)
+    found = prove(open_diagram(diagram), axis, sizes, definitions=diagram.definitions)
     assert found.verdict == verdict, found.refusal
     if state is not None:
         wanted = sympy.sympify(state, locals={n: sympy.Symbol(n) for n in sizes}).subs(sizes)

@@ -102,6 +102,15 @@ def stream(
             "--lazy", metavar="STEP", help="Move running maxima in multiples of STEP alone, and rescale only then."
         ),
     ] = 0.0,
+    approximate: Annotated[
+        float | None,
+        typer.Option(
+            "--approximate",
+            metavar="ERROR",
+            help="Allow a relative error where no exact plan has one pass, as 1e-6: it is proved.",
+            show_default=False,
+        ),
+    ] = None,
     levels: options.Levels = LEVELS,
     accumulate: options.Accumulate = ACCUMULATE,
     json: options.Json = False,
@@ -111,9 +120,17 @@ def stream(
     from ioweave.derive.reporting.certified import as_asked, parse_direction
 
     if verify is not None:
-        if algorithm or lines or axis or certificate is not None or direction is not None or lazy:
+        given = (certificate, direction, approximate)
+        if algorithm or lines or axis or lazy or any(g is not None for g in given):
             raise WeaveError("--verify reads all it needs from the certificate; give it alone, or with --json")
         return _verified(verify, json)
+    if approximate is not None:
+        from ioweave.derive.reporting.approximated import parse_error
+
+        parse_error(approximate)
+        if certificate is not None or lazy:
+            other = "--certificate" if certificate is not None else "--lazy"
+            raise WeaveError(f"{other} is of exact plans; give it without --approximate")
     target = _target(MACHINE, levels, None, accumulate)
     asked = None if direction is None else parse_direction(direction)
     subject = _subject(algorithm, lines, target)
@@ -122,7 +139,7 @@ def stream(
     if certificate is not None:
         check_output(certificate, ("json",))
     with working(f"proving {axis} of {subject.name}"):
-        report, status = _streamed(subject, axis, target, explain, asked, certificate, lazy)
+        report, status = _streamed(subject, axis, target, explain, asked, certificate, lazy, approximate)
     answer = _print(report, json, status=status)
     if asked is None or json:
         return answer
@@ -310,11 +327,22 @@ def show(
     algorithm: options.Algorithm = None,
     lines: options.Inline = None,
     form: Annotated[str, typer.Option("--as", metavar="notation|latex|python", help="How to write it.")] = "notation",
+    chunk: Annotated[
+        str | None,
+        typer.Option(
+            "--chunk", metavar="AXIS=SIZE", help="Write the scan along AXIS in chunks of SIZE.", show_default=False
+        ),
+    ] = None,
 ) -> Answer:
     """Print an algorithm in the notation, as LaTeX, or as Python."""
     from ioweave.render.report.lists import written
 
-    return Answer(written(_subject(algorithm, lines, _target(MACHINE, LEVELS, None, ACCUMULATE)), form))
+    subject = _subject(algorithm, lines, _target(MACHINE, LEVELS, None, ACCUMULATE))
+    if chunk is not None:
+        from ioweave.derive.reporting.chunks import in_chunks
+
+        subject = in_chunks(subject, chunk)
+    return Answer(written(subject, form))
 
 
 def _streamed(
@@ -325,11 +353,16 @@ def _streamed(
     asked: Direction | None,
     certificate: str | None,
     lazy: float,
+    error: float | None,
 ) -> tuple[Report, int]:
     """The report of an axis, its certificate written where one is asked for, and the status."""
     from ioweave.derive.reporting.verdicts import stream_report
 
-    report = stream_report(subject, axis, target, explain, lazy)
+    report = stream_report(subject, axis, target, explain, lazy, error)
+    if asked is not None:
+        from ioweave.derive.reporting.directed import towards
+
+        report = towards(report, subject, target.accumulate, asked)
     if certificate is None:
         return report, DONE
     from ioweave.derive.reporting.certified import certified

@@ -30,12 +30,18 @@ class Flops:
 
 @dataclass(frozen=True, slots=True)
 class Transfers:
-    """What crosses between a level and its parent: values and bytes, loads and stores by array."""
+    """What crosses between a level and its parent: values and bytes, loads and stores by array.
+
+    Where that hangs on what an index array holds, these are the largest; ``least_values`` and ``least_bytes``
+    are the smallest (None: the same).
+    """
 
     values: int
     bytes: int
     loads: Mapping[str, int]
     stores: Mapping[str, int]
+    least_values: int | None = None
+    least_bytes: int | None = None
 
     def __add__(self, other: Transfers) -> Transfers:
         return Transfers(
@@ -43,13 +49,29 @@ class Transfers:
             self.bytes + other.bytes,
             _sum(self.loads, other.loads),
             _sum(self.stores, other.stores),
+            self.fewest[0] + other.fewest[0],
+            self.fewest[1] + other.fewest[1],
+        )
+
+    @property
+    def fewest(self) -> tuple[int, int]:
+        """The least values and bytes, whatever index arrays hold."""
+        return (
+            self.values if self.least_values is None else self.least_values,
+            self.bytes if self.least_bytes is None else self.least_bytes,
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As one entry of ``transfers`` of the report; arrays that move nothing are left out."""
+        """As one entry of ``transfers`` of the report; arrays that move nothing are left out.
+
+        ``least_values`` and ``least_bytes`` are there where index arrays may make it less.
+        """
+        record: dict[str, Any] = {"values": self.values, "bytes": self.bytes}
+        values, size = self.fewest
+        if values < self.values:
+            record.update(least_values=values, least_bytes=size)
         return {
-            "values": self.values,
-            "bytes": self.bytes,
+            **record,
             "loads": {k: v for k, v in self.loads.items() if v},
             "stores": {k: v for k, v in self.stores.items() if v},
         }

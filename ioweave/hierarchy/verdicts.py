@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from ioweave.hierarchy.approximation import Approximation
+from ioweave.hierarchy.changes import Change
 
 Direction = Literal["both", "forward", "backward"]
 
@@ -128,7 +131,16 @@ class Verdict:
     pass to the next, ``commutative`` whether partial states may be merged in any order, ``least`` why
     no fewer passes do, ``safe`` how overflow is kept away, ``warnings`` what rounding may cost,
     ``plans`` the Pareto list where passes, state and traffic trade, ``trials`` the executions that
-    the plan has passed.
+    the plan has passed. ``lists`` are the axes of lists in the state, with their
+    slots where those are known: such an axis is whole. ``directed`` says why an axis with recurrences is
+    walked one way, or has no merge;
+    ``opposite`` is the plan that walks it the other way, and ``chunked`` the form in which a step of
+    many elements is products of matrices, as lines. ``changes`` are edits of the diagram that were proved
+    to stream, the nearest first; ``approximation`` says what a plan that is not exact replaced.
+    ``least_state`` is the least number of values that a smooth state can have, in the measure of
+    ``state_values``, None where numbers do not tell; ``least_note`` compares the plan with it. ``ranks`` are
+    pairs of a prefix's length and the rank found there, at small sizes. ``witness`` is a record that
+    shows why one pass is not enough: a ``pair`` of prefixes, a ``late-output`` or a ``growing-rank``.
     """
 
     axis: str
@@ -156,11 +168,21 @@ class Verdict:
     warnings: tuple[str, ...] = ()
     plans: tuple[Alternative, ...] = ()
     trials: tuple[Trial, ...] = ()
+    lists: tuple[tuple[str, int], ...] = ()
+    directed: str | None = None
+    opposite: tuple[str, ...] = ()
+    chunked: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    approximation: Approximation | None = None
+    least_state: int | None = None
+    least_note: str = ""
+    ranks: tuple[tuple[int, int], ...] = ()
+    witness: dict[str, Any] | None = field(default=None, hash=False)
 
     @property
     def streams(self) -> bool:
         """Whether one pass suffices."""
-        return self.verdict.startswith("one-pass")
+        return self.verdict.startswith(("one-pass", "approximate"))
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as the report's schema has it; counts that were not asked for are left out."""
@@ -188,6 +210,16 @@ class Verdict:
             "warnings": list(self.warnings),
             "plans": [plan.to_json() for plan in self.plans],
             "trials": [trial.to_json() for trial in self.trials],
+            "lists": [{"axis": axis, "slots": n} for axis, n in self.lists],
+            "directed": self.directed,
+            "opposite": list(self.opposite),
+            "chunked": list(self.chunked),
+            "changes": [change.to_json() for change in self.changes],
+            "approximation": None if self.approximation is None else self.approximation.to_json(),
+            "least_state": self.least_state,
+            "least_note": self.least_note,
+            "ranks": [list(pair) for pair in self.ranks],
+            "witness": self.witness,
         }
         counts = {"state_values": self.state_values, "state_bytes": self.state_bytes}
         return record | {name: value for name, value in counts.items() if value is not None}

@@ -28,7 +28,8 @@ def as_asked(verdict: Verdict, direction: Direction) -> str:
     if verdict.direction in ("both", direction):
         ways = "either way" if verdict.direction == "both" else "this way alone"
         return f"{verdict.axis} as asked: {direction}; the plan walks {ways}"
-    return f"{verdict.axis} not as asked: the plan walks {verdict.direction} alone, not {direction}"
+    why = f": {verdict.directed.partition(': ')[2]}" if verdict.directed and ": " in verdict.directed else ""
+    return f"{verdict.axis} not as asked: the plan walks {verdict.direction} alone, not {direction}{why}"
 
 
 def certified(

@@ -41,6 +41,8 @@ def explain_state(verdict: Verdict, diagram: Diagram, values: Mapping[str, int |
     shared = set(verdict.state[0].axes) if verdict.state else set()
     for s in verdict.state:
         shared &= set(s.axes)
+    shared -= {a for a, _ in verdict.lists}
+    values = {**values, **dict(verdict.lists)}
     line_of = {b.name: b.line for b in open_diagram(diagram).boxes}
     rows = []
     for s in verdict.state:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ioweave.derive.execution.grid import Values
+from ioweave.derive.reporting.approximated import parse_error
 from ioweave.derive.reporting.checked import check_report
 from ioweave.derive.reporting.compared import compare_named, compare_subjects
 from ioweave.derive.reporting.cost import cost_report
@@ -62,14 +63,22 @@ def cost(
 
 
 def stream(
-    algorithm: Anything, axis: str, sizes: Sizes | None = None, *, accumulate: str = "fp32", explain: bool = False
+    algorithm: Anything,
+    axis: str,
+    sizes: Sizes | None = None,
+    *,
+    accumulate: str = "fp32",
+    explain: bool = False,
+    approximate: float | None = None,
 ) -> Report:
     """Prove that an axis streams, or refuse with the reason: ``ioweave stream``.
 
+    ``approximate`` is the relative error that results may have where no exact plan has one pass.
     Raises WeaveError for bad input, an axis that no line has among it.
     """
+    error = None if approximate is None else parse_error(approximate)
     target = make_target(accumulate=accumulate)
-    return stream_report(as_subject(algorithm, sizes), axis, target, explain)
+    return stream_report(as_subject(algorithm, sizes), axis, target, explain, approximate=error)
 
 
 def check(

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ioweave.derive.changes.nearest import nearest_changes
 from ioweave.derive.counting.levelled import stored_arrays
+from ioweave.derive.evidence import Question, weigh
 from ioweave.derive.execution.trial import try_plan
+from ioweave.derive.reporting.approximated import approximate_verdict
+from ioweave.derive.reporting.chunks import with_chunks
+from ioweave.derive.reporting.directed import both_ways
 from ioweave.derive.reporting.explained import explain_state
 from ioweave.derive.reporting.subject import Subject
 from ioweave.derive.reporting.target import Target
@@ -15,6 +20,7 @@ from ioweave.derive.streaming.verdict import plan_axis, prove
 from ioweave.diagrams.boxes import Box, Opened, base_name
 from ioweave.diagrams.diagram import Definition
 from ioweave.diagrams.errors import WeaveError
+from ioweave.diagrams.lists import leaders
 from ioweave.diagrams.notation.nearest import listed, nearest
 from ioweave.diagrams.opening import open_diagram
 from ioweave.hierarchy.levelled import Levelled
@@ -22,10 +28,18 @@ from ioweave.hierarchy.report import Report
 from ioweave.hierarchy.verdicts import Trial, Verdict
 
 
-def stream_report(subject: Subject, axis: str, target: Target, explain: bool = False, lazy: float = 0.0) -> Report:
+def stream_report(
+    subject: Subject,
+    axis: str,
+    target: Target,
+    explain: bool = False,
+    lazy: float = 0.0,
+    approximate: float | None = None,
+) -> Report:
     """The verdict for streaming an axis through the whole diagram as one region.
 
-    With ``lazy`` above 0 the references of exponents move in multiples of it.
+    With ``lazy`` above 0 the references of exponents move in multiples of it. ``approximate`` is the
+    error that results may have where no exact plan has one pass (`approximated`).
 
     A name that covers several axes of one size (``d`` and ``d'``) has a verdict for each.
     Raises WeaveError for an axis that no line has.
@@ -38,6 +52,10 @@ def stream_report(subject: Subject, axis: str, target: Target, explain: bool = F
     values = subject.values
     definitions = subject.diagram.definitions
     found = tuple(_tried(opened, a, values, target.accumulate, definitions=definitions, lazy=lazy) for a in chosen)
+    found = tuple(with_chunks(v, subject.diagram) for v in found)
+    found = tuple(v if v.streams else _with_changes(v, subject, target.accumulate) for v in found)
+    if approximate is not None:
+        found = tuple(_within(v, opened, values, target.accumulate, approximate, definitions) for v in found)
     return Report(
         algorithm=subject.name,
         axes=subject.axes,
@@ -61,29 +79,60 @@ def streamed_verdicts(levelled: Levelled, values: Mapping[str, int | float], acc
             part = _part(opened, region.lines())
             before = _before(opened, part)
             for axis in dict.fromkeys(a for a, _ in region.stream):
-                proved, _ = _proved(part, axis, values, accumulate)
+                proved, _ = _proved(part, axis, values, accumulate, definitions=definitions)
                 if proved not in found:
                     found[proved] = _tried(part, axis, values, accumulate, BRIEF, definitions, before)
     return tuple(found.values())
 
 
+def _with_changes(verdict: Verdict, subject: Subject, accumulate: str) -> Verdict:
+    """The verdict with the edits of the diagram that were proved to stream."""
+    found = nearest_changes(subject.diagram, verdict, subject.values, accumulate)
+    return replace(verdict, changes=found, nearest=found[0].edit) if found else verdict
+
+
+def _within(
+    exact: Verdict,
+    opened: Opened,
+    values: Mapping[str, int | float],
+    accumulate: str,
+    error: float,
+    definitions: Sequence[Definition],
+) -> Verdict:
+    """The verdict where an error is allowed: the exact one, with a note, where it needs none or none serves."""
+    if exact.streams:
+        note = f"nothing is approximated: the plan for {exact.axis} is exact"
+    else:
+        found = approximate_verdict(opened, exact.axis, values, accumulate, error, definitions)
+        if isinstance(found, Verdict):
+            return found
+        note = f"no plan within {error:g}: {found}"
+    return replace(exact, warnings=(*exact.warnings, note))
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How often a plan is executed, and at sizes up to what."""
+    """How often a plan is executed, and at sizes up to what; whether evidence is sought beside it."""
 
     draws: int
     largest: int
+    weighs: bool
 
 
-FULL, BRIEF = Effort(6, 9), Effort(2, 4)
+FULL, BRIEF = Effort(6, 9, True), Effort(2, 4, False)
 
 
 def _proved(
-    opened: Opened, axis: str, values: Mapping[str, int | float], accumulate: str, lazy: float = 0.0
+    opened: Opened,
+    axis: str,
+    values: Mapping[str, int | float],
+    accumulate: str,
+    lazy: float = 0.0,
+    definitions: Sequence[Definition] = (),
 ) -> tuple[Verdict, Plan]:
     """The verdict on an axis and the plan that it rests on."""
     plan = plan_axis(opened, axis, values, accumulate, lazy=lazy)
-    return prove(opened, axis, values, accumulate, lazy), plan
+    return prove(opened, axis, values, accumulate, lazy, definitions), plan
 
 
 def _tried(
@@ -96,8 +145,14 @@ def _tried(
     before: Sequence[Box] = (),
     lazy: float = 0.0,
 ) -> Verdict:
-    """The verdict on an axis with the trials that its plan has passed; `unproved` where it fails one."""
-    verdict, plan = _proved(opened, axis, values, accumulate, lazy)
+    """The verdict on an axis with the trials that its plan has passed; `unproved` where it fails one.
+
+    An effort that ``weighs`` sets numbers beside it: the least state, and witnesses of a refusal.
+    """
+    verdict, plan = _proved(opened, axis, values, accumulate, lazy, definitions)
+    question = Question(opened, plan, verdict.state, axis, values, definitions, before, verdict.direction == "backward")
+    if not verdict.passes:  # there is no plan to execute
+        return weigh(verdict, question) if effort.weighs else verdict
     trials = try_plan(
         opened,
         plan,
@@ -111,7 +166,11 @@ def _tried(
         unseen = "the plan has not been executed: no small sizes are valid for this diagram"
         return replace(verdict, warnings=(*verdict.warnings, unseen))
     failed = next((t for t in trials if not t.passed), None)
-    return replace(verdict, trials=trials) if failed is None else _withdrawn(verdict, failed, trials)
+    if failed is not None:
+        return _withdrawn(verdict, failed, trials)
+    tried = replace(verdict, trials=trials)
+    tried = both_ways(tried, opened, values, accumulate, definitions, before, effort.draws // 2, effort.largest)
+    return weigh(tried, question) if effort.weighs else tried
 
 
 def _withdrawn(verdict: Verdict, failed: Trial, trials: tuple[Trial, ...]) -> Verdict:
@@ -141,5 +200,5 @@ def _before(opened: Opened, part: Opened) -> tuple[Box, ...]:
     for b in reversed(opened.boxes):
         if b.name in needed and b.name not in own:
             found.append(b)
-            needed |= {r.array for r in b.reads()}
+            needed |= {*(r.array for r in b.reads()), *leaders(b)}
     return tuple(reversed(found))
