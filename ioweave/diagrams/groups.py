@@ -75,7 +75,8 @@ def before_body(scan: Box, places: Mapping[str, Affine] | None = None) -> Read:
 
 def groups(boxes: Iterable[Box]) -> tuple[Group, ...]:
     """The scans among boxes, in order, each with the boxes of its line in lockstep with it."""
-    return _groups(tuple(boxes))
+    own = tuple(boxes)
+    return _groups(own) if any(b.scan is not None for b in own) else ()
 
 
 @lru_cache(maxsize=1024)
@@ -102,6 +103,8 @@ def lockstep(boxes: Iterable[Box]) -> frozenset[str]:
 def units(boxes: Iterable[Box]) -> tuple[Box | Group, ...]:
     """Boxes in order, those of one scan together at the place of the scan."""
     own = tuple(boxes)
+    if all(b.scan is None for b in own):
+        return own
     of_scan = {g.scan.name: g for g in groups(own)}
     held = lockstep(own)
     return tuple(of_scan.get(b.name, b) for b in own if b.name not in held or b.name in of_scan)

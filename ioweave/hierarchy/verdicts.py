@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Literal
 
 from ioweave.hierarchy.approximation import Approximation
@@ -114,7 +115,7 @@ class Trial:
             "parts": self.parts,
             "data": self.data,
             "seed": self.seed,
-            "error": self.error,
+            "error": self.error if isfinite(self.error) else None,
             "passed": self.passed,
         }
 

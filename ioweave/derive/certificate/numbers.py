@@ -63,12 +63,13 @@ def draw_sizes(
             drawn[wanted[0]] = wanted[1]
         try:
             values = diagram.values(drawn)
+            if work(opened, values) > WORK or (wanted is not None and values[wanted[0]] != wanted[1]):
+                continue
             parse(text, "<certificate>", drawn)
         except WeaveError as e:
             error = e
             continue
-        if work(opened, values) <= WORK and (wanted is None or values[wanted[0]] == wanted[1]):
-            return values
+        return values
     raise error
 
 

@@ -110,7 +110,8 @@ def check_segments(plan: Plan, layout: Layout, opened: Opened, known: Iterable[s
     made = {b.name for b in found.lifts}
     if made & {b.name for b in layout.boxes} - {b.name for b in layout.state}:
         raise Unsound("the segments lift what is no accumulator")
-    along = {n for n in layout.following if n in plan.kept and layout.axis in layout.by_name[n].axes}
+    needed = plan.kept | set(opened.outputs)
+    along = {n for n in layout.following if n in needed and layout.axis in layout.by_name[n].axes}
     if not along <= set(found.again):
         missing = sorted(along - set(found.again))
         raise Unsound(f"{missing[0]} follows what is carried, and the segments do not make it again")

@@ -85,7 +85,7 @@ def _diagram(certificate: Certificate) -> Diagram:
 
 def fresh_seed(certificate: Certificate) -> int:
     """A seed that no trial of the certificate was drawn from, and that changes with its content."""
-    seed = int.from_bytes(hashlib.sha256(certificate.to_bytes()).digest()[:4], "big")
+    seed = int.from_bytes(hashlib.sha256(json.dumps(certificate.to_json()).encode()).digest()[:4], "big")
     taken = {t.seed for t in certificate.trials}
     while taken & set(range(seed, seed + 4 * LAWS)):
         seed += 4 * LAWS
