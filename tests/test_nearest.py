@@ -195,3 +195,22 @@ def test_what_waits_and_what_walks() -> None:
     assert view.waiting == {"M", "O"}
     assert view.frontier == ("M",)
     assert View(parse(WEIGHTS + "O[q] = sum[x](P[q, x])\n"), "x").holders == ("P",)
+
+
+@pytest.mark.parametrize("sums", ["cumsum[t](P[t, d])", "scan[t](0.5 * S[t - 1, d] + P[t, d], start=0)"])
+def test_no_list_is_proposed_where_a_scan_would_walk_it_by_size(sums: str) -> None:
+    text = "t, d = 40, 4\nA[t, d]: fp32\nP[t, d] = softmax[t](A[t, d])\n"
+    found = changes(f"{text}S[t, d] = {sums}\nO[d] = sum[t](S[t, d]**3 * A[t, d])\n", "t")
+    assert found
+    assert not any("largest" in c.edit for c in found)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "M[d] = mean[t](A[t, d])\nS[t, d] = scan[t](sigmoid(M[d]) * S[t - 1, d] + A[t, d], start=0)\n",
+        "P[t, d] = softmax[t](A[t, d])\nS[t, d] = cumsum[t](P[t, d])\n",
+    ],
+)
+def test_a_scan_that_waits_for_a_result_is_answered(lines: str) -> None:
+    assert changes(f"t, d = 40, 4\nA[t, d]: fp32\n{lines}", "t")

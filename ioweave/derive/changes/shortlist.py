@@ -21,6 +21,7 @@ from ioweave.diagrams.expressions import (
     rebuild,
     walk,
 )
+from ioweave.diagrams.opening import open_diagram
 from ioweave.diagrams.sizes import axis_sizes
 
 _LENGTH = 32  # of the list, where the axis is as long
@@ -59,8 +60,9 @@ def shortlisted(view: View) -> Iterator[Edit]:
         _fresh(f"{key.array}.top", names),
         _fresh(f"{key.array}.at", names),
     )
-    if "" in made.places:
-        return
+    walked = any(b.scan is not None and b.scan.axis == view.axis for b in open_diagram(d).boxes)
+    if "" in made.places or walked:
+        return  # a scan would walk the list in the order of its keys
     changed = _changed(view, made)
     if changed is None:
         return

@@ -170,9 +170,9 @@ class Space:
         arrays: dict[str, list[Read]] = {}
         inside = {b.name for k in self.members(c.units) for b in self.units[k].boxes}
         for k in self.members(c.units):
-            for array, reads in self.reads[k].items():
+            for array, found in self.reads[k].items():
                 if array not in inside:
-                    arrays.setdefault(array, []).extend(reads)
+                    arrays.setdefault(array, []).extend(found)
         total = sum(size(a, r) for a, r in arrays.items())
         for name in self.stored(c):
             n = 1

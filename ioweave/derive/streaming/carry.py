@@ -24,6 +24,7 @@ from ioweave.derive.streaming.parting import without
 from ioweave.diagrams.boxes import Box, old, running, source
 from ioweave.diagrams.expressions import Apply, Expr, Number, Read, reads
 from ioweave.diagrams.groups import before_body, groups, past, prev
+from ioweave.diagrams.lists import is_list
 
 ZERO = Number(0)
 
@@ -154,6 +155,8 @@ class _Reader:
             far = self._far(r)
             if far is not None:
                 return Bent(f"{b.name} {far}")
+        if is_list(b):
+            return Bent(f"{b.name} is a list of what depends on {_names(moving)}, which is not affine in it")
         if b.reduction is not None and b.reduction != "sum":
             return Bent(f"{b.name} takes the {b.reduction} of {text(b.body)}, which is not affine in {_names(moving)}")
         form = self._canonical.form(body)
