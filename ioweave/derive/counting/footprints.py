@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,10 @@ def _held(
         for a, c, k in zip(free, cells, chosen, strict=True):
             bounds[a] = (int(c.lo[k]), int(c.hi[k]))
             weight *= int(c.weight[k])
+        boxes = _boxes(pieces, {**{a: at[a] for a in entries.axes}, **bounds}, outer)
+        if boxes is not None:
+            total += weight * _covered(boxes, mask.flags, outer, pieces[0])
+            continue
         found: dict[int, list[Any]] = {}
         unknown: dict[int, list[int]] = {}
         for row, key in enumerate(outer):
@@ -175,6 +180,40 @@ def _held(
             row = int(np.flatnonzero(outer == key)[0])
             bounds.update({a: (int(whole[a][0][row]), int(whole[a][1][row])) for a in entries.axes})
             total += weight * min(sum(steps), int(_union(pieces, bounds, None, look)))
+    return total
+
+
+def _boxes(pieces: Sequence[Piece], bounds: Bounds, outer: Any) -> list[list[tuple[Any, Any]]] | None:
+    """Per piece and position the interval touched in each entry, where pieces are no more than boxes, in few places."""
+    if (int(outer.max(initial=0)) + 1) * _room(pieces[0]) > GRID:
+        return None
+    if any(isinstance(s, Reach) or not without_gaps(s, bounds) for p in pieces for s in p):
+        return None
+    spans = [tuple(s for s in p if isinstance(s, Span)) for p in pieces]
+    if any(_shares(p) for p in spans):
+        return None
+    ends = [[interval(s, bounds) for s in p] for p in spans]
+    return [[(np.broadcast_to(lo, outer.shape), np.broadcast_to(hi, outer.shape)) for lo, hi in p] for p in ends]
+
+
+def _room(piece: Piece) -> int:
+    return prod(s.size + 1 for s in piece if isinstance(s, Span))
+
+
+def _covered(boxes: list[list[tuple[Any, Any]]], flags: Sequence[Any], outer: Any, piece: Piece) -> int:
+    """How many elements the boxes of all entries of one key cover together, over all keys: corners summed up."""
+    cells = [s.size + 1 for s in piece if isinstance(s, Span)]
+    total = 0
+    for key in range(int(outer.max(initial=-1)) + 1):
+        corners = np.zeros(cells, dtype=np.int64)
+        for ends, flag in zip(boxes, flags, strict=True):
+            here = (outer == key) & flag & np.logical_and.reduce([hi > lo for lo, hi in ends])
+            for corner in product((0, 1), repeat=len(ends)):
+                where = tuple(e[k][here] for e, k in zip(ends, corner, strict=True))
+                np.add.at(corners, where, -1 if sum(corner) % 2 else 1)
+        for k in range(corners.ndim):
+            np.cumsum(corners, axis=k, out=corners)
+        total += int(np.count_nonzero(corners))
     return total
 
 

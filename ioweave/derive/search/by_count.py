@@ -13,6 +13,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from ioweave.diagrams.errors import Refused
 CELLS = 1 << 18  # ranges of candidates open at once at most
 OPENED = 1 << 8  # ranges halved at a time
 COUNTED = 1 << 10  # candidates counted exactly at most
+TRACED = 1 << 12  # tiles that are soon traced
 TRIED = 16  # longer steps that are counted at most
 
 
@@ -67,10 +69,20 @@ class _Task:
         if not self.narrow and (within or self.held_by_terms):
             return within
         try:
-            survive = trace(self.program, tiles, self.basis.setting)
+            survive = None if self.anchored else trace(self.program, tiles, self.basis.setting)
             return count_memory(self.program, tiles, survive).bytes * 8 <= self.capacity_bits
         except Refused:
             return False
+
+    @property
+    def anchored(self) -> bool:
+        """Whether some full tile has nothing removed in every tiling."""
+        return self.basis.density is None or self.basis.density.anchored
+
+    def is_quick(self, chosen: Mapping[Var, int]) -> bool:
+        """Whether it takes no long trace to tell that a tiling does not fit."""
+        tiles = self.tiles(chosen)
+        return self.held_by_terms or self.anchored or prod(tiles.number(a, k == "stream") for k, a in chosen) <= TRACED
 
     def moved(self, chosen: Mapping[Var, int]) -> int | None:
         """Exact transfers in values, or None where they cannot be counted."""
@@ -116,6 +128,7 @@ def best_counted(
             exact = False
             break
         if not task.fits(tiles):
+            cells.exclude(tiles)
             continue
         h = task.moved(tiles)
         if h is None:
@@ -135,6 +148,7 @@ class _Cells:
     def __init__(self, task: _Task, fixed: Mapping[Var, int], free: Sequence[Var], options: Sequence[Ints]) -> None:
         self.task, self.fixed, self.free, self.options = task, fixed, free, options
         self.cut = False
+        self.large: list[Ints] = []  # the least of tilings that do not fit: no larger one does
         self.limit = float("inf")  # candidates above it are of no use
 
     def points(self) -> Iterator[tuple[float, dict[Var, int]]]:
@@ -149,7 +163,8 @@ class _Cells:
             while ready and not (len(least) and least[0] < ready[0][0]):
                 bound, close, index = heapq.heappop(ready)
                 if close:
-                    yield bound, self.tiles(index)
+                    if not any((m <= index).all() for m in self.large):
+                        yield bound, self.tiles(index)
                     continue
                 tiles = self.by_axis(np.array(index, dtype=np.int64))
                 closer = refined(self.task.bound, self.task.basis, tiles, self.limit)
@@ -172,12 +187,26 @@ class _Cells:
         """The tiles of one candidate."""
         return {**self.fixed, **{v: int(o[k]) for v, o, k in zip(self.free, self.options, index, strict=True)}}
 
+    def exclude(self, tiles: Mapping[Var, int]) -> None:
+        """Leave out all that is no smaller than a tiling that does not fit, made as small as may be."""
+        least = [int(np.searchsorted(o, tiles[v])) for v, o in zip(self.free, self.options, strict=True)]
+        for j in range(len(least)):
+
+            def large(k: int, j: int = j) -> bool:
+                smaller = self.tiles((*least[:j], k, *least[j + 1 :]))
+                return self.task.is_quick(smaller) and not self.task.fits(smaller)
+
+            least[j] = bisect_left(range(least[j]), True, key=large)
+        self.large.append(np.array(least, dtype=np.int64))
+
     def bounded(self, lo: Ints, hi: Ints) -> tuple[Ints, Ints, Any]:
         """The cells that may fit, with their lower bounds."""
         task = self.task
         tiles = self.by_axis(lo)
         held = memory(task.bound, tiles)
         fits = np.broadcast_to(held <= task.capacity_bits, lo.shape[1:])
+        for m in self.large:
+            fits = fits & ~(lo >= m[:, None]).all(axis=0)
         lo, hi = lo[:, fits], hi[:, fits]
         least = np.broadcast_to(transfers(task.bound, task.basis, self.by_axis(hi)), lo.shape[1:])
         return lo, hi, least.astype(float)
@@ -190,14 +219,16 @@ class _Cells:
 
 
 def _other_steps(task: _Task, tiles: dict[Var, int], still: Sequence[Var]) -> tuple[dict[Var, int], int | None]:
-    """Longer steps of one loop where the shortest cannot be counted."""
+    """Longer steps of one loop where the shortest cannot be counted: longer ones are fewer, and easier to count."""
     for v in still:
-        if v[0] == "stream":
-            for step in candidates(task.basis.setting.sizes[v[1]], task.align.get(v[1], 1)):
-                other = {**tiles, v: int(step)}
-                h = task.moved(other) if task.fits(other) else None
-                if h is not None:
-                    return other, h
+        if v[0] != "stream":
+            continue
+        steps = candidates(task.basis.setting.sizes[v[1]], task.align.get(v[1], 1)).tolist()
+        room = bisect_left(steps, True, key=lambda step: not task.fits({**tiles, v: step}))
+        if room and task.moved({**tiles, v: steps[room - 1]}) is not None:
+            first = bisect_left(steps[: room - 1], True, key=lambda step: task.moved({**tiles, v: step}) is not None)
+            other = {**tiles, v: steps[first]}
+            return other, task.moved(other)
     return tiles, None
 
 

@@ -19,8 +19,9 @@ from ioweave.derive.program.setting import Setting
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.errors import Refused
 from ioweave.diagrams.expressions import Read, free_axes
+from ioweave.diagrams.scans import uncut
 
-GRID = 128  # tiles along each masked axis
+GRID = 256  # tiles along each of two masked axes; along one as many as those of both
 ENOUGH = 0.5  # an array is looked at more closely where cells show less of it to be needed
 PLACES = 1 << 16  # along an axis of more places it is not
 TABLE = 1 << 16  # what is moved is kept for tiles up to this
@@ -160,8 +161,9 @@ def density(boxes: Sequence[Box], stored: frozenset[str], setting: Setting) -> D
     """The density of a region's masks; None where it has none. Where it cannot be found it is zero."""
     if not any(decides(b) for b in boxes):
         return None
-    axes = tuple(dict.fromkeys(a for b in boxes for p in predicates(b) for a in free_axes(p)))
-    grid = GRID if len(axes) <= 2 else max(int(GRID ** (2 / len(axes))), 2)
+    whole = {b.into for b in boxes} | uncut(boxes).keys()  # no tiling cuts these
+    axes = tuple(dict.fromkeys(a for b in boxes for p in predicates(b) for a in free_axes(p) if a not in whole))
+    grid = max(int(GRID ** (2 / max(len(axes), 1))), 2)
     tiles = {a: -(-setting.sizes[a] // grid) for a in axes}
     try:
         program = build("", boxes, stored, Shape((), axes), setting)
@@ -175,10 +177,12 @@ def density(boxes: Sequence[Box], stored: frozenset[str], setting: Setting) -> D
     axes = tuple(a for a in axes if a in survive.entries.columns)  # boxes that are one ask at the axes of one
     shape = tuple(t.number(a, True) for a in axes)
     needed: dict[Read, Any] = {}
+    least = all(n == 1 for n in tiles.values())  # no tile is smaller than a cell, so none leaves out more
     order = [survive.entries.columns[a].cell for a in axes]
     for (_, read, _), alive in survive.reads.items():
         flags = np.zeros(shape)
-        flags[tuple(order)] = (alive & survive.definite).reshape(-1)[: flags.size] if axes else np.all(alive)
+        there = alive & (survive.definite | least) & _in_range(read, survive.entries, setting)
+        flags[tuple(order)] = there.reshape(-1)[: flags.size] if axes else np.all(alive)
         needed[read] = np.maximum(needed.get(read, 0.0), flags)
     weight = []
     for a in axes:
@@ -202,8 +206,20 @@ def _once(program: Program, axes: Sequence[str], setting: Setting, needed: Mappi
             entries = list_entries(axes, tiles, None)
             flags: dict[Read, Any] = {}
             for (_, read, _), alive in needed_somewhere(program, entries, setting).items():
-                flags[read] = flags.get(read, False) | alive
+                flags[read] = flags.get(read, False) | (alive & _in_range(read, entries, setting))
             found.update({r: float(np.mean(flags[r])) for r in weak if r in flags})
+    return found
+
+
+def _in_range(read: Read, entries: Entries, setting: Setting) -> Any:
+    """The entries in which every masked axis by itself keeps a position of a read in range."""
+    found: Any = np.ones(entries.length, dtype=bool)
+    for form, size in zip(read.index, setting.shapes.get(read.array, ()), strict=False):
+        if len(form.axes) == 1 and not form.lookups and form.axes[0][0] in entries.columns:
+            ((axis, c),) = form.axes
+            c_lo, c_hi = entries.columns[axis].lo * c, (entries.columns[axis].hi - 1) * c
+            first = form.fixed(setting.sizes)
+            found = found & (np.minimum(c_lo, c_hi) + first >= 0) & (np.maximum(c_lo, c_hi) + first < size)
     return found
 
 

@@ -14,18 +14,20 @@ from math import prod
 from typing import Any
 
 from ioweave.derive.counting.gathers import least_over_all
+from ioweave.derive.counting.lengths import length
 from ioweave.derive.program.free import free_boxes
 from ioweave.derive.program.held import held_dtypes
 from ioweave.derive.program.reach import Reach, whole_reaches
 from ioweave.derive.program.setting import Setting
 from ioweave.derive.program.slots import Nests, Slot, occurrences
+from ioweave.derive.program.spans import bare, of_form
 from ioweave.derive.search.density import Density
 from ioweave.derive.search.shapes import Frame
 from ioweave.diagrams.affine import Affine
-from ioweave.diagrams.boxes import Box, source
+from ioweave.diagrams.boxes import PAST, PREV, Box, source
 from ioweave.diagrams.dtypes import DTYPES
 from ioweave.diagrams.expressions import Read
-from ioweave.diagrams.scans import lockstep, scan_axes, with_starts
+from ioweave.diagrams.scans import coupled, lockstep, scan_axes, with_starts
 
 Axes = int  # a set of axes
 
@@ -49,12 +51,14 @@ class Tile:
 class Gather:
     """How much more a lookup touches in tiles than on the whole of ``axes`` at once, at least.
 
-    That is ``scale`` over the product of their tiles, but no less than 1 and no more than ``most``.
+    That is ``scale`` over the product of their tiles, but no less than 1 and no more than ``most``. On one tile it
+    touches as many as that product, ``limit`` at most (0: unsure).
     """
 
     axes: Axes
     scale: float
     most: float
+    limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Reading:
     ``axes`` index it, those in ``apart`` so that their tiles do not overlap; ``tile`` are axes
     whose tiles it surely spans, ``size`` the product of their sizes; ``natural`` is its depth
     where nothing holds it. ``sure`` is False where edges or windows of windows may make it smaller.
-    ``gathers`` multiply its size where tiles cut what it looks up.
+    ``gathers`` multiply its size where tiles cut what it looks up; ``bits`` are 0 where edges cut its tiles.
     """
 
     read: Read
@@ -140,6 +144,7 @@ class Basis:
     density: Density | None
     _whole: dict[Axes, int] = field(default_factory=dict, compare=False, repr=False)
     _masked: dict[Axes, tuple[tuple[int, str], ...]] = field(default_factory=dict, compare=False, repr=False)
+    _places: dict[tuple[str, int, Affine], int] = field(default_factory=dict, compare=False, repr=False)
     _parts: dict[frozenset[str], tuple[Part, ...]] = field(default_factory=dict, compare=False, repr=False)
     _nests: dict[tuple[str, ...], Nest] = field(default_factory=dict, compare=False, repr=False)
     _unordered: dict[frozenset[str], Nest] = field(default_factory=dict, compare=False, repr=False)
@@ -149,6 +154,15 @@ class Basis:
         if axes not in self._whole:
             self._whole[axes] = prod(n for k, n in enumerate(self.sizes) if axes >> k & 1)
         return self._whole[axes]
+
+    def places(self, array: str, position: int, form: Affine) -> int:
+        """How many places of an array a form touches while its axes run over the whole of themselves."""
+        if (array, position, form) not in self._places:
+            sizes = self.setting.sizes
+            inner = {a: bare(a, sizes[a]) for a in form.names}
+            span = of_form(form, inner, self.setting.shapes[array][position], sizes)
+            self._places[array, position, form] = int(length(span, {a: (0, sizes[a]) for a in form.names}))
+        return self._places[array, position, form]
 
     def masked(self, axes: Axes) -> tuple[tuple[int, str], ...]:
         """Those of some axes that a mask bears on, with their numbers."""
@@ -210,7 +224,7 @@ def basis(f: Frame, boxes: Sequence[Box], stored: frozenset[str], setting: Setti
 def _parts(b: Basis, boxes: Sequence[Box]) -> tuple[Part, ...]:
     made = {x.name: x for x in boxes}
     held = held_dtypes(boxes, b.setting.accumulate)
-    faithful = _faithful(boxes, made)
+    faithful = _faithful(boxes, made, b.stored)
     free = free_boxes(boxes, b.stored)
     places: dict[str, set[tuple[Affine, ...]]] = {}
     along = lockstep(boxes)
@@ -226,10 +240,12 @@ def _parts(b: Basis, boxes: Sequence[Box]) -> tuple[Part, ...]:
                 alone = [form.names[0] for form in r.index if len(form.axes) == 1 and not form.lookups]
                 alone += [a for s in reaches for a in s.plain or ()]
                 apart = b.axes(alone) if len(places[r.array]) == 1 else 0
-                leading, more = _leading(r, b.setting.sizes, reaches)
-                size = prod(b.setting.sizes[a] for a in leading) * more
-                sure = box.name in faithful and _within(r, b.setting)
+                leading, size = _leading(r, b, reaches)
                 width = DTYPES[b.setting.dtypes[r.array]].bits
+                sure = box.name in faithful
+                if not _within(r, b.setting):
+                    cut = _cut(r, b) if sure else None
+                    width, size, sure = 0, size if cut is None else size // cut[0] * cut[1], cut is not None
                 gathers = tuple(g for s in reaches for g in _gathers(b, s))
                 reads.append((r, width, axes, apart, b.axes(leading), size, sure, gathers))
         kept = box.axes if along.get(box.name, box.name) == box.name else _one_by_one(box, made[along[box.name]])
@@ -240,39 +256,56 @@ def _parts(b: Basis, boxes: Sequence[Box]) -> tuple[Part, ...]:
     return tuple(result)
 
 
-def _faithful(boxes: Sequence[Box], made: Mapping[str, Box]) -> set[str]:
-    """Boxes computed on exactly their own tiles: every reader reads them at their own axes, and is so itself."""
-    result = set(made)
+def _faithful(boxes: Sequence[Box], made: Mapping[str, Box], stored: frozenset[str]) -> set[str]:
+    """Boxes computed on their own tiles at least: they are stored, or a reader that is so itself has them there.
+
+    Along its own axis, and those tied to it, a scan is made on its own tiles wherever it is read.
+    """
+    result: set[str] = set()
+    asked: set[str] = set()
     for box in reversed(boxes):
+        if box.name in stored or box.name not in asked:
+            result.add(box.name)
         for r in box.operands():
             name = source(r.array)
             if name in made and name != box.name:
-                plain = r.index == tuple(Affine.axis(a) for a in made[name].axes)
-                if not plain or box.name not in result:
-                    result.discard(name)
+                asked.add(name)
+                if box.name in result and not r.array.endswith((PREV, PAST)) and _own(r, made[name], boxes):
+                    result.add(name)
     return result
 
 
-def _leading(r: Read, sizes: Mapping[str, int], reaches: Sequence[Reach]) -> tuple[list[str], int]:
-    """One axis for each position of a read, the longest: a window over a tile is no shorter than the tile.
+def _own(r: Read, box: Box, boxes: Sequence[Box]) -> bool:
+    kept = {box.scan.axis, *coupled(box, boxes)} if box.scan is not None else set[str]()
+    return all(a in kept or f == Affine.axis(a) for f, a in zip(r.index, box.axes, strict=True))
 
-    Positions that share an axis with an earlier one add nothing for sure. Of what is looked up, all axes whose
-    tiles tell it apart; else what is looked up over all tiles multiplies the rest.
+
+def _leading(r: Read, b: Basis, reaches: Sequence[Reach]) -> tuple[list[str], int]:
+    """One axis for each position of a read, the longest, and how many elements all tiles touch together.
+
+    A window over a tile is no shorter than the tile. Positions that share an axis with an earlier one add nothing
+    for sure. Of what is looked up, all axes whose tiles tell it apart; else what is looked up over all tiles.
     """
+    sizes = b.setting.sizes
     chosen: list[str] = []
     used: set[str] = set()
-    more = 1
+    size = 1
     for s in reaches:
         used |= {a for a, _ in s.inner}
         if s.plain is not None:
             chosen += s.plain
+            size *= prod(sizes[a] for a in s.plain)
         else:
-            more *= least_over_all(s, sizes)
-    for form in r.index:
+            size *= least_over_all(s, sizes)
+    for k, form in enumerate(r.index):
         if form.axes and not used & set(form.names):
-            chosen.append(max(form.names, key=lambda a: sizes[a]))
+            longest = max(form.names, key=lambda a: sizes[a])
+            chosen.append(longest)
             used |= set(form.names)
-    return chosen, more
+            n = sizes[longest] if len(form.axes) == 1 else b.places(r.array, k, form)
+            apart = n == prod(sizes[a] for a in form.names)  # else a mask may leave few of them, for many reads
+            size *= n if b.density is None or apart else sizes[longest]
+    return chosen, size
 
 
 def _gathers(b: Basis, s: Reach) -> list[Gather]:
@@ -287,7 +320,7 @@ def _gathers(b: Basis, s: Reach) -> list[Gather]:
         whole = prod(c.span.size for c in s.most)
         if None in axes or whole <= s.cap:
             return []
-        return [Gather(b.axes([a for a in axes if a is not None]), whole, whole / s.cap)]
+        return [Gather(b.axes([a for a in axes if a is not None]), whole, whole / s.cap, s.cap)]
     result = []
     for c in s.exact:
         if c.kind in ("quotient", "remainder") and c.span.bare is not None:
@@ -297,18 +330,40 @@ def _gathers(b: Basis, s: Reach) -> list[Gather]:
     return result
 
 
+def _cut(r: Read, b: Basis) -> tuple[int, int] | None:
+    """The places of a read, and those of them that are in range, where edges cut axes of one position alone.
+
+    Under masks those of a masked axis are cut in the density. None where it is not so simple.
+    """
+    every = [a for form in r.index for a in form.names]
+    sizes = b.setting.sizes
+    places = inside = 1
+    for form, size in zip(r.index, b.setting.shapes[r.array], strict=True):
+        if _in_range(form, size, sizes):
+            continue
+        if len(form.axes) != 1 or every.count(form.axes[0][0]) > 1:
+            return None
+        ((axis, c),) = form.axes
+        first = form.fixed(sizes) if c > 0 else size - 1 - form.fixed(sizes)
+        if b.density is None or axis not in b.density.axes:
+            low, high = max(0, -(first // abs(c))), min(sizes[axis], (size - 1 - first) // abs(c) + 1)
+            places, inside = places * sizes[axis], inside * max(0, high - low)
+    return places, inside
+
+
 def _within(r: Read, setting: Setting) -> bool:
     """Whether a read stays in range at every index, so that nothing is cut off."""
-    for form, size in zip(r.index, setting.shapes[r.array], strict=True):
-        if form.lookups:
-            continue  # counted as if all of it were there
-        low = high = form.fixed(setting.sizes)
-        for a, c in form.axes:
-            low += min(c * (setting.sizes[a] - 1), 0)
-            high += max(c * (setting.sizes[a] - 1), 0)
-        if low < 0 or high >= size:
-            return False
-    return True
+    return all(_in_range(f, n, setting.sizes) for f, n in zip(r.index, setting.shapes[r.array], strict=True))
+
+
+def _in_range(form: Affine, size: int, sizes: Mapping[str, int]) -> bool:
+    if form.lookups:
+        return True  # counted as if all of it were there
+    low = high = form.fixed(sizes)
+    for a, c in form.axes:
+        low += min(c * (sizes[a] - 1), 0)
+        high += max(c * (sizes[a] - 1), 0)
+    return low >= 0 and high < size
 
 
 def _nest(b: Basis, loops: tuple[str, ...], parts: Sequence[Part]) -> Nest:

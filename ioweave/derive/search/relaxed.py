@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -74,11 +75,11 @@ class Bound:
 class Slab:
     """A load: the slot in which it is made, what it holds, and what it moves (as items too under masks).
 
-    ``held`` is a coefficient of a product of tiles, ``moved`` are coefficients of products of numbers of tiles.
+    ``held`` are coefficients of products of tiles, each alone a bound, ``moved`` of products of numbers of tiles.
     """
 
     key: Slot
-    held: tuple[Axes, int]
+    held: tuple[tuple[Axes, int], ...]
     moved: tuple[tuple[Axes, int], ...]
     items: tuple[Item, ...]
     gathered: Gathered | None
@@ -105,12 +106,13 @@ def relaxed(b: Basis, nest: Nest, group: Axes, hold: Mapping[str, int], free: Ma
                 gathered.append(s.gathered)
     slabs = [(a, s) for a in nest.arrays for s in _slabs(b, nest, group, a, hold.get(a))]
     columns: list[dict[Axes, int]] = []
-    for slot, moments in _live(b, nest, group).items():
+    ways = range(max((len(s.held) for _, s in slabs), default=1))
+    for (slot, moments), way in product(_live(b, nest, group).items(), ways):
         around: dict[Axes, int] = {}
         once: set[str] = set()  # held, several loads of one array may become one
         for array, s in slabs:
             if array not in once and slot[: len(s.key)] == s.key:
-                axes, n = s.held
+                axes, n = s.held[way % len(s.held)]
                 around[axes] = around.get(axes, 0) + n
                 if array in free:
                     once.add(array)
@@ -146,11 +148,24 @@ def _slabs(b: Basis, nest: Nest, group: Axes, array: str, hold: int | None) -> t
         items = tuple(dict.fromkeys(_item(b, x, inside) for x in readings)) if b.density is not None else ()
         more = _gathered(b, r, inside) if b.density is None and other is None else None
         most = max(readings, key=lambda r: b.whole(r.tile & ~inside))
-        cut = most.tile & inside
-        result.append(Slab(key, (cut, most.bits * b.whole(most.tile & ~cut)), tuple(moved), items, more))
+        result.append(Slab(key, _held(b, most, inside), tuple(moved), items, more))
     slabs = tuple(result)
     nest.slabs[group, array, hold] = slabs
     return slabs
+
+
+def _held(b: Basis, r: Reading, inside: Axes) -> tuple[tuple[Axes, int], ...]:
+    """What a slab holds in bits: a lookup's elements are no fewer than the tiles of axes that it has room for."""
+    ways = [(r.tile & inside, r.bits * b.whole(r.tile & ~inside))]
+    for g in r.gathers:
+        if g.limit:
+            rest = min(b.whole(g.axes & ~inside), g.limit)
+            cut = [1 << k for k in members(g.axes & inside)]
+            found = [(x, min(rest, g.limit // b.whole(x))) for x in cut if b.whole(x) <= g.limit]
+            if all(n < rest for _, n in found):
+                found.append((0, rest))
+            ways = [(axes | x, size * n) for axes, size in ways for x, n in found]
+    return tuple(ways)
 
 
 def _item(b: Basis, r: Reading, inside: Axes) -> Item:
@@ -159,7 +174,8 @@ def _item(b: Basis, r: Reading, inside: Axes) -> Item:
     again = inside & ~r.axes
     names = tuple(a for _, a in b.masked(r.axes))
     plain = again & ~b.axes(b.density.axes)
-    return Item(r.read, names, b.masked(inside & r.axes), b.masked(again), plain, r.size)
+    tiled = inside & r.axes if r.bits else 0  # a tile that an edge cuts does not take all that is in its cells
+    return Item(r.read, names, b.masked(tiled), b.masked(again), plain, r.size)
 
 
 def _gathered(b: Basis, r: Reading, inside: Axes) -> Gathered | None:
