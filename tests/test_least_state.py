@@ -105,6 +105,19 @@ def test_growing_ranks_settle_an_open_question() -> None:
     assert "2 passes are least" in (found.least or "")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "T[q, k] = topk[x](S[q, x] / sum[x](S[q, x]), into=k)",  # the sign of the sum picks one of two lists
+        "T[q, k] = topk[x](abs(S[q, x] - mean[x](S[q, x])), into=k)",  # the ends of the order are two lists
+    ],
+)
+def test_a_rank_that_a_longer_list_explains_settles_nothing(line: str) -> None:
+    found = ask(f"q, x, k = 6, 40, 3\nS[q, x]: fp32\n{line}", "x").weighed
+    assert found.verdict == "unproved"
+    assert found.least is None
+
+
 def test_rounding_has_no_rank() -> None:
     asked = ask(*REFUSED["rounding under a late maximum"])
     found = find(asked.question)
@@ -159,6 +172,27 @@ def test_positions_of_a_list_are_counted_apart() -> None:
     asked = ask(text, "x")
     assert asked.question.selects
     assert "values of whole numbers" in asked.weighed.least_note
+
+
+def test_keys_that_choose_rows_are_not_spare() -> None:
+    text = (
+        "t, d, k = 4096, 4, 3\nX[t, d]: fp32\nS[t, d] = cumsum[t](X[t, d])\n"
+        "I[d, k] = argtopk[t](X[t, d], into=k)\nO[k, d] = S[I[d, k], d]"
+    )
+    found = ask(text, "t").weighed
+    assert found.verdict == "one-pass-list(3)"
+    assert found.least_state is None  # the rank sees the rows, not what decided between them
+    assert found.least_note == ""
+
+
+def test_a_state_that_depends_on_the_place_of_the_cut_has_no_number() -> None:
+    text = (
+        "q, x, d = 64, 64, 4\nS[q, x]: fp32\nF[x]: fp32\nV[x, d]: fp32\nC[x] = cumsum[x](log(sigmoid(F[x])))\n"
+        "P[q, x] = softmax[x](where(x <= q, S[q, x] - C[x], -inf))\nO[q, d] = sum[x](P[q, x] * V[x, d])"
+    )
+    found = ask(text, "x").weighed
+    assert found.verdict == "one-pass"
+    assert found.least_state is None
 
 
 def test_evidence_is_the_same_every_time() -> None:

@@ -171,6 +171,16 @@ THRESHOLDS: dict[str, tuple[str, int]] = {
     "a maximum with 0": (SOFTMAX + "O[q, d] = sum[x](max(P[q, x] - 0.25, 0) * V[x, d])\n", 3),
     "a maximum less the threshold": (SOFTMAX + "O[q, d] = sum[x]((max(P[q, x], 0.25) - 0.25) * V[x, d])\n", 3),
     "what a minimum leaves": (SOFTMAX + "O[q, d] = sum[x]((P[q, x] - min(P[q, x], 0.25)) * V[x, d])\n", 3),
+    "what is not above": (SOFTMAX + "O[q, d] = sum[x](where(P[q, x] < 0.1, P[q, x], 0) * V[x, d])\n", 10),
+    "another value below": (SOFTMAX + "O[q, d] = sum[x](where(P[q, x] > 0.1, P[q, x], 0.5) * V[x, d])\n", 9),
+    "capped": (SOFTMAX + "O[q, d] = sum[x](min(P[q, x], 0.1) * V[x, d])\n", 9),
+    "capped on a line of its own": (
+        SOFTMAX + "C[q, x] = min(0.1, P[q, x])\nO[q, d] = sum[x](C[q, x] * V[x, d])\n",
+        9,
+    ),
+    "the room below": (SOFTMAX + "O[q, d] = sum[x](relu(0.1 - P[q, x]) * V[x, d])\n", 9),
+    "clamped to both sides": (SOFTMAX + "O[q, d] = sum[x](max(min(P[q, x], 0.5), 0.1) * V[x, d])\n", 9),
+    "squares below": (SOFTMAX + "O[q, d] = sum[x](where(P[q, x] > 0.1, P[q, x], P[q, x]**2) * V[x, d])\n", 9),
     "rounded": (SOFTMAX + "O[q, d] = sum[x](round(127 * P[q, x]) * V[x, d]) / 127\n", 253),
     "rounded with an offset too small to count": (
         SOFTMAX + "O[q, d] = sum[x](round(15 * P[q, x] + 0.2) * V[x, d])\n",
@@ -244,8 +254,8 @@ THRESHOLDS: dict[str, tuple[str, int]] = {
 NO_LISTS: dict[str, str] = {
     "no threshold": "O[q, d] = sum[x](sqrt(P[q, x]) * exp(P[q, x]) * V[x, d])\n",
     "a threshold of 0": "O[q, d] = sum[x](where(P[q, x] > 0, exp(P[q, x]), 0) * V[x, d])\n",
-    "the small ones count": "O[q, d] = sum[x](where(P[q, x] < 0.1, P[q, x], 0) * V[x, d])\n",
-    "the small ones count too": "O[q, d] = sum[x](where(P[q, x] > 0.1, P[q, x], 0.5) * V[x, d])\n",
+    "the small ones count": "O[q, d] = sum[x](where(P[q, x] < 0.1, sqrt(P[q, x]) * exp(P[q, x]), 0) * V[x, d])\n",
+    "the small ones count by a kink of each key": "B[x]: fp32\nO[q, d] = sum[x](min(P[q, x], B[x]) * V[x, d])\n",
     "an offset of each key": "B[x]: fp32\nO[q, d] = sum[x](round(127 * P[q, x] + B[x]) * V[x, d])\n",
     "an offset that rounds up": "O[q, d] = sum[x](round(127 * P[q, x] + 0.6) * V[x, d])\n",
     "against the largest weight": (

@@ -241,6 +241,32 @@ CASES = (
         ("S", "R", "O"),
         "the other way",
     ),
+    # lists beside a scan
+    Case(
+        "the largest of what is carried",
+        "k = 3\nS[t, d] = cumsum[t](X[t, d])\nO[d, k] = topk[t](S[t, d], into=k)",
+        "one-pass-list(3)",
+        "forward",
+        True,
+        ("S", "O"),
+        "O is a list of what depends on S",
+    ),
+    Case(
+        "rows of a scan at the places of the largest inputs",
+        "k = 3\nS[t, d] = cumsum[t](X[t, d])\nI[d, k] = argtopk[t](X[t, d], into=k)\nO[d, k] = S[I[d, k], d]",
+        "one-pass-list(3)",
+        "both",
+        True,
+        ("S", "I.topk", "I", "S.pick"),
+    ),
+    Case(
+        "rows of a scan of weights above a threshold",
+        "S[t, d] = cumsum[t](X[t, d])\nP[t] = softmax[t](A[t])\nO[d] = sum[t](relu(P[t] - 0.25) * S[t, d])",
+        "one-pass-list(3)",
+        "both",
+        True,
+        ("S", "P.max", "P.sum", "O.top", "O.at", "S.pick"),
+    ),
     # states that grow
     Case(
         "levels of a Fenwick tree",

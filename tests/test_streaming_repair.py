@@ -102,7 +102,11 @@ CASES: dict[str, tuple[str, int]] = {
     "softmax of softmax": (SCORES + SOFTMAX + "R[q, x] = softmax[x](P[q, x])\n" + OUTPUT.replace("P[", "R["), 2),
     "rounded weights": (SCORES + SOFTMAX + "O[q, d] = sum[x](round(127 * P[q, x] + B[q]) * V[x, d])\n", 2),
     "cast weights": (SCORES + SOFTMAX + "O[q, d] = sum[x](fp8(P[q, x]) * V[x, d])\n", 2),
-    "a threshold": (SCORES + SOFTMAX + "O[q, d] = sum[x](where(P[q, x] < 0.1, P[q, x], 0) * V[x, d])\n", 2),
+    "small weights": (SCORES + SOFTMAX + "O[q, d] = sum[x](where(P[q, x] < 0.1, P[q, x], 0) * V[x, d])\n", 1),
+    "weights below their mean": (
+        SCORES + SOFTMAX + "O[q, d] = sum[x](where(P[q, x] < 1 / size(x), P[q, x], 0) * V[x, d])\n",
+        2,
+    ),
     "column sums": (SCORES + SOFTMAX + "C[x] = sum[q](P[q, x])\n", 2),
     "weights too": (SCORES + SOFTMAX + OUTPUT + "out(P)\n", 2),
     "spherical": (

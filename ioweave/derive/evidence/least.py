@@ -19,10 +19,12 @@ from ioweave.derive.streaming.plan import Plan, slot_axes
 from ioweave.diagrams.boxes import Box, Opened, base_name, source
 from ioweave.diagrams.diagram import Definition
 from ioweave.diagrams.dtypes import DTYPES
-from ioweave.diagrams.expressions import Apply, Index, reads, walk
+from ioweave.diagrams.expressions import Apply, Index, free_axes, is_predicate_of_indices, reads, walk
+from ioweave.diagrams.operators import COMPARISONS
 from ioweave.hierarchy.verdicts import StateEntry
 
 LENGTH = 20  # of the streamed axis
+BEYOND = 2  # times a state: what a rank that settles an open question reaches
 OTHER = 4  # between seeds of the same kind of whole numbers
 SHORT = 8  # of the streamed axis of a witness
 CUTS = (2, 4, 8, 12)  # lengths of the prefix, of an axis of that length
@@ -171,6 +173,9 @@ def _found(q: Question) -> Finding:
     )
     if trend == "flat" and q.plan.lengths:
         return replace(finding, why="how many terms pass a threshold depends on the data, and the rank with it")
+    met = sorted({subject.base[a] for a in _crossed(q, subject)})
+    if trend == "flat" and met:
+        return replace(finding, why=f"how much is needed depends on where the cut lies along {', '.join(met)}")
     return _with_number(q, subject, finding, best, picks[0]) if trend == "flat" else finding
 
 
@@ -181,6 +186,23 @@ def grows(q: Question) -> bool:
     if short is None or long is None:
         return False
     return _held(q, long) > _held(q, short)
+
+
+def keeps_growing(q: Question, found: Finding) -> bool:
+    """Whether a rank that grows is past what one more list or extremum would hold.
+
+    It is twice the state already, or half as large again on an axis of twice the length.
+    """
+    if found.most >= BEYOND * max(found.held, 1):
+        return True
+    subject = q.subject
+    sizes = _small(q, subject, {}, 2 * LENGTH)
+    if sizes is None:
+        return False
+    benches = _benches(q, subject, sizes)
+    n = max(1, round(benches[0].length * CUTS[-1] / LENGTH))
+    ranks = (_most(benches, _picks(benches), n, s, _held(q, sizes)) for s in SCALES)
+    return 2 * max((r.value for r in ranks if r is not None), default=0) >= 3 * found.most
 
 
 def _rounds(b: Box) -> bool:
@@ -278,6 +300,18 @@ def short_benches(q: Question) -> tuple[Bench, ...]:
 def _placed(subject: Subject) -> set[str]:
     """Axes whose positions are values: they are compared, or enter a formula."""
     return {n.axis for b in subject.boxes for n in walk(b.body) if isinstance(n, Index)}
+
+
+def _crossed(q: Question, subject: Subject) -> set[str]:
+    """Axes of the state that are not cut to one index, whose positions are compared with those of the streamed one."""
+    own = {a for s in q.state for a in s.axes if a in subject.base and a not in q.fixed}
+    found: set[str] = set()
+    for b in subject.boxes:
+        for n in walk(b.body):
+            if isinstance(n, Apply) and n.op in COMPARISONS:
+                axes = set(free_axes(n))
+                found |= own & axes if q.axis in axes and is_predicate_of_indices(n) else set()
+    return found
 
 
 def _held(q: Question, sizes: Sizes) -> int:

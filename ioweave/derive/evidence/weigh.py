@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from ioweave.derive.evidence.bench import Bench
-from ioweave.derive.evidence.least import Finding, Question, find, grows, short_benches
+from ioweave.derive.evidence.least import Finding, Question, find, grows, keeps_growing, short_benches
 from ioweave.derive.evidence.witness import find_late, find_pair, record
 from ioweave.diagrams.boxes import source
 from ioweave.diagrams.dtypes import DTYPES
@@ -31,7 +31,8 @@ def weigh(verdict: Verdict, q: Question) -> Verdict:
         return _streams(verdict, q, found)
     if verdict.verdict.startswith("k-pass") or verdict.verdict == "unbounded":
         return _refused(verdict, q, found)
-    if verdict.verdict == "unproved" and verdict.passes == 2 and verdict.body and found.trend == "growing":
+    open_question = verdict.verdict == "unproved" and verdict.passes == 2 and bool(verdict.body)
+    if open_question and found.trend == "growing" and keeps_growing(q, found):
         settled = f"2 passes are least: {_said(found)}"
         return _refused(replace(verdict, verdict="k-pass(2)", least=settled), q, found)
     if verdict.verdict == "unproved" and found.trend == "flat" and not q.selects:
@@ -48,7 +49,10 @@ def _streams(verdict: Verdict, q: Question, found: Finding) -> Verdict:
         return replace(verdict, ranks=found.ranks)
     if verdict.state_values is not None and found.state > verdict.state_values:
         return replace(verdict, ranks=found.ranks)  # the fit overshoots: it is no count
-    return replace(verdict, least_state=found.state, ranks=found.ranks, least_note=_note(verdict, q, found))
+    note = _note(verdict, q, found)
+    if q.selects and "could be combined" in note:  # keys choose what a list holds, and no rank sees that
+        return replace(verdict, ranks=found.ranks)
+    return replace(verdict, least_state=found.state, ranks=found.ranks, least_note=note)
 
 
 def _contradicted(verdict: Verdict, found: Finding) -> Verdict:

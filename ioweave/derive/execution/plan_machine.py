@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from ioweave.derive.execution.elsewhere import elsewhere
 from ioweave.derive.execution.grid import Grid, Values, block, gather, values_of
 from ioweave.derive.execution.lists import Joiner, empty, finished
 from ioweave.derive.execution.walked import begin, enter, in_order, joined_pieces, walk
@@ -112,6 +113,7 @@ class PlanMachine:
         scans = [g for g in body if isinstance(g, Group) and g.axis in plan.streamed]
         steps = in_order(steps, scans)
         walked: set[tuple[str, tuple[tuple[int, int], ...]]] = set()
+        self.direct(elsewhere(plan, run))
         for g in scans:
             begin(self, g, {}, starts)
             enter(self, g, steps)
@@ -183,11 +185,11 @@ class PlanMachine:
         The pieces of a plan with recurrences are in the order of its walk. Raises `Refused` for a plan of
         several passes, and for one whose recurrences have no merge.
         """
+        self.values.update(plan.lengths)
+        self.values.update({slots(b.into): self.size(b.into) for b in plan.state if b.into is not None})
         if plan.recurrences:
             return joined_pieces(self, plan, pieces)
         after = merge_boxes(plan)
-        self.values.update(plan.lengths)
-        self.values.update({slots(b.into): self.size(b.into) for b in plan.state if b.into is not None})
         self.direct(plan.head)
         parts: dict[str, list[Values]] = {b.name: [] for b in plan.state}
         for steps in pieces:

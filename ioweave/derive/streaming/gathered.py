@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ioweave.derive.streaming.cascade import Passes, at_index, inline, on_reads
+from ioweave.derive.streaming.cascade import at_index, inline, on_reads
+from ioweave.derive.streaming.recurrence import passes_of
 from ioweave.diagrams.affine import Affine
 from ioweave.diagrams.boxes import Box
 from ioweave.diagrams.expressions import Apply, Expr, Number, Read, walk
+from ioweave.diagrams.groups import lockstep
 from ioweave.diagrams.lists import KEYED, PAYLOAD, POSITIONS
 
 MOST = 16  # maps written out one inside the other
@@ -39,7 +41,8 @@ class _Gathering:
     def __init__(self, boxes: tuple[Box, ...], axis: str) -> None:
         self.boxes = {b.name: b for b in boxes}
         self.axis = axis
-        self.passes = Passes(frozenset({axis}))
+        self.scans = lockstep(boxes)
+        self.passes = passes_of(boxes, frozenset({axis}))
         for b in boxes:
             self.passes.place(b)
         self.made: dict[tuple[str, str], Box] = {}
@@ -59,7 +62,7 @@ class _Gathering:
         if not place.lookups:
             return r
         rides = self.rides(box, r, _looked_up(place))
-        if rides is not None or box.reduction is not None:
+        if rides is not None or box.reduction is not None or box.name in self.scans:
             return r if rides is None else rides
         return on_reads(at_index(box, r.index), lambda inner: self.taken(inner, depth - 1))
 
@@ -76,7 +79,7 @@ class _Gathering:
         own = Read(box.name, tuple(Affine.axis(a) for a in box.axes))
         if order.body == own:
             return Read(order.keys[0], chosen.index)
-        if box.reduction is None or self.may_hide(order.body):
+        if (box.reduction is None and box.name not in self.scans) or self.may_hide(order.body):
             return None
         others = [(a, f) for a, f in rest if a not in at]
         pick = self.pick(box, order, own, tuple(a for a, _ in others))

@@ -10,11 +10,12 @@ Zardini, arXiv 2412.03317).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ioweave.derive.streaming.cascade import Passes, at_index
+from ioweave.derive.streaming.cascade import Passes, at_index, inline
 from ioweave.derive.streaming.covering import Covering
 from ioweave.derive.streaming.forms import Form, atom, express, product
 from ioweave.derive.streaming.given import Given
@@ -39,11 +40,13 @@ from ioweave.diagrams.expressions import (
     is_predicate_of_indices,
     reads,
     transform,
+    walk,
 )
 from ioweave.diagrams.lists import KEYED, KEYS, PAYLOAD, POSITIONS
 
 MOST = 2**16  # slots of a list: longer ones are left to another pass
 SUMMANDS = 8  # of one sum that is parted
+STEPS_APART = 3  # steps whose two sides are told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ def selected(boxes: tuple[Box, ...], axis: str, kept: frozenset[str], given: Giv
     for box in boxes:
         at = sums.earliest(box)
         sums.place(box)
-        parts = _parts(box, axis, values, given) if axis in box.over and at > 1 else []
+        parts = _parts(box, axis, boxes, values, given) if axis in box.over and at > 1 else []
         try:
             longer, why = dict(lengths), list(said)
             written = _written(box, parts, axis, boxes, values, given, kept, longer, why)
@@ -87,7 +90,9 @@ def selected(boxes: tuple[Box, ...], axis: str, kept: frozenset[str], given: Giv
     return Selected(tuple(made), tuple(lengths.items()), tuple(dict.fromkeys(said)), tuple(homes.items()))
 
 
-def _parts(box: Box, axis: str, values: Values, given: Given) -> list[tuple[Box, Threshold | None]]:
+def _parts(
+    box: Box, axis: str, boxes: tuple[Box, ...], values: Values, given: Given
+) -> list[tuple[Box, Threshold | None]]:
     """A reduction by a threshold of its terms, or the summands of one that has a threshold for some; else nothing."""
 
     def found(b: Box) -> Threshold | None:
@@ -98,17 +103,72 @@ def _parts(box: Box, axis: str, values: Values, given: Given) -> list[tuple[Box,
     whole = found(box)
     if whole is not None:
         return [(box, whole)]
-    summands = addends(box.body) if box.reduction == "sum" else []
-    if not 1 < len(summands) <= SUMMANDS:
+    if box.reduction != "sum":
         return []
-    split = [(replace(box, body=e), found(replace(box, body=e))) for e in summands]
-    if all(t is None for _, t in split):
-        return []
-    rest = [b.body for b, t in split if t is None]
-    total: list[tuple[Box, Threshold | None]] = [(b, t) for b, t in split if t is not None]
-    if rest:
-        total.append((replace(box, body=_added(rest)), None))
-    return total
+    for body in _told_apart(box.body, {b.name: b for b in boxes}, values, axis):
+        summands = addends(body)
+        if not 1 < len(summands) <= SUMMANDS:
+            continue
+        split = [(replace(box, body=e), found(replace(box, body=e))) for e in summands]
+        if all(t is None for _, t in split):
+            continue
+        rest = [b.body for b, t in split if t is None]
+        total: list[tuple[Box, Threshold | None]] = [(b, t) for b, t in split if t is not None]
+        if rest:
+            total.append((replace(box, body=_added(rest)), None))
+        return total
+    return []
+
+
+def _told_apart(body: Expr, boxes: Mapping[str, Box], values: Values, axis: str) -> Iterator[Expr]:
+    """The terms, and the same with every step as what it is on one side and the rest: min(p, t) = p - relu(p - t)."""
+    yield body
+    whole = inline(body, boxes, lambda r: axis in boxes[r.array].axes and _steps_in(boxes[r.array].body))
+    places = [n for n in _additive(whole) if _is_step(n) and axis in free_axes(n)]
+    if not places or len(places) > STEPS_APART:
+        return
+    for sides in itertools.product((False, True), repeat=len(places)):
+        yield _exchanged(whole, {n: _on_one_side(n, side) for n, side in zip(places, sides, strict=True)})
+
+
+def _exchanged(e: Expr, table: Mapping[Expr, Expr]) -> Expr:
+    return transform(e, lambda n: table.get(n, n))
+
+
+def _steps_in(e: Expr) -> bool:
+    return any(_is_step(n) for n in _additive(e))
+
+
+def _is_step(e: Expr) -> bool:
+    if not isinstance(e, Apply) or any(isinstance(n, Number) and abs(n.value) == float("inf") for n in walk(e)):
+        return False
+    return e.op in ("relu", "min", "max") or (e.op == "where" and not is_predicate_of_indices(e.args[0]))
+
+
+def _additive(e: Expr) -> list[Expr]:
+    """The parts that an expression is linear in: of sums, products and quotients, innermost first."""
+    if isinstance(e, Apply) and e.op in ("add", "sub", "neg", "mul"):
+        return list(dict.fromkeys(n for x in e.args for n in _additive(x)))
+    if isinstance(e, Apply) and e.op == "div":
+        return _additive(e.args[0])
+    return [e]
+
+
+def _on_one_side(e: Expr, other: bool) -> Expr:
+    """A step as its value on one side and a correction that is 0 there."""
+    assert isinstance(e, Apply)
+    zero = Number(0)
+    if e.op == "relu":
+        return Apply("add", (e.args[0], Apply("relu", (Apply("neg", e.args),)))) if other else e
+    if e.op == "where":
+        test, yes, no = e.args
+        if other:
+            return Apply("add", (yes, Apply("where", (test, zero, Apply("sub", (no, yes))))))
+        return Apply("add", (no, Apply("where", (test, Apply("sub", (yes, no)), zero))))
+    first, second = e.args if not other else (e.args[1], e.args[0])
+    gap = (first, second) if e.op == "min" else (second, first)
+    rest = Apply("relu", (Apply("sub", gap),))
+    return Apply("sub" if e.op == "min" else "add", (first, rest))
 
 
 def _written(
